@@ -1,0 +1,211 @@
+package host
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Observe reads the machine once, each list a single time, and joins them by
+// PCI address, devlink handle and ifindex. Its cost grows with the number of
+// things, not with the product of any two of their numbers.
+func Observe(ctx context.Context, m Machine) (nic.State, error) {
+	functions, err := m.PCI.Functions(ctx)
+	if err != nil {
+		return nic.State{}, err
+	}
+	devices, err := m.Devlink.Devices(ctx)
+	if err != nil {
+		return nic.State{}, err
+	}
+	ports, err := m.Devlink.Ports(ctx)
+	if err != nil {
+		return nic.State{}, err
+	}
+	links, err := m.Links.Links(ctx)
+	if err != nil {
+		return nic.State{}, err
+	}
+	rdma, err := m.RDMA.Devices(ctx)
+	if err != nil {
+		return nic.State{}, err
+	}
+	return newJoin(devices, ports, links, rdma).state(functions), nil
+}
+
+// join holds the lists, each indexed by what the next one refers to.
+type join struct {
+	devices  map[nic.Handle]DevlinkDevice
+	ports    map[nic.Handle][]DevlinkPort
+	byIndex  map[int]Link
+	byParent map[string][]Link
+	rdma     map[string][]string
+}
+
+func newJoin(devices []DevlinkDevice, ports []DevlinkPort, links []Link, rdma []RDMADevice) join {
+	j := join{
+		devices:  map[nic.Handle]DevlinkDevice{},
+		ports:    map[nic.Handle][]DevlinkPort{},
+		byIndex:  map[int]Link{},
+		byParent: map[string][]Link{},
+		rdma:     map[string][]string{},
+	}
+	for _, d := range devices {
+		j.devices[d.Handle] = d
+	}
+	for _, p := range ports {
+		j.ports[p.Handle] = append(j.ports[p.Handle], p)
+	}
+	for _, l := range links {
+		j.byIndex[l.Ifindex] = l
+		if l.Parent != "" {
+			j.byParent[l.Parent] = append(j.byParent[l.Parent], l)
+		}
+	}
+	for _, r := range rdma {
+		if r.Parent != "" {
+			j.rdma[r.Parent] = append(j.rdma[r.Parent], r.Name)
+		}
+	}
+	return j
+}
+
+func (j join) state(functions []Function) nic.State {
+	vfs := map[string][]Function{}
+	for _, f := range functions {
+		if f.PF != "" {
+			vfs[f.PF] = append(vfs[f.PF], f)
+		}
+	}
+	var out nic.State
+	for _, f := range functions {
+		if f.PF == "" {
+			out.PFs = append(out.PFs, j.pf(f, vfs[f.Address]))
+		}
+	}
+	slices.SortFunc(out.PFs, func(a, b nic.PF) int { return a.Handle.Compare(b.Handle) })
+	return out
+}
+
+func (j join) pf(f Function, vfs []Function) nic.PF {
+	h := nic.PCI(f.Address)
+	d := j.devices[h]
+	p := nic.PF{
+		Handle: h, Vendor: f.Vendor, Device: f.Device, Product: f.Product, Serial: f.Serial,
+		Driver: f.Driver, NUMA: f.NUMA, Eswitch: d.Eswitch,
+		TotalVFs: f.TotalVFs, Autoprobe: f.Autoprobe, RDMA: j.rdma[f.Address],
+	}
+	if d.Serial != "" {
+		p.Serial = d.Serial
+	}
+	uplink := j.uplink(h, f.Address)
+	p.Uplink, p.PortName, p.SwitchID = uplink.Netdev, uplink.PortName, uplink.SwitchID
+	reps := j.representors(h, f.Address)
+	slices.SortFunc(vfs, func(a, b Function) int { return a.VFIndex - b.VFIndex })
+	for i, v := range vfs {
+		// The kernel makes and removes VFs in one call, so an index that is
+		// missing means that the list was read in the midst of it; what comes
+		// after the gap would answer to a wrong index.
+		if v.VFIndex != i {
+			break
+		}
+		p.VFs = append(p.VFs, j.vf(v, reps[i], uplink, d.Eswitch))
+	}
+	return p
+}
+
+func (j join) vf(f Function, rep representor, uplink Link, mode nic.Eswitch) nic.VF {
+	v := nic.VF{
+		Index: f.VFIndex, Address: f.Address, Driver: f.Driver, Away: f.Away,
+		RDMA: j.rdma[f.Address], IOMMUGroup: f.IOMMUGroup, Rep: rep.Representor,
+	}
+	if own := j.byParent[f.Address]; len(own) > 0 {
+		v.Netdev = own[0].Netdev
+	}
+	if mode == nic.Switchdev && rep.hasMAC {
+		v.MAC = rep.mac
+	} else {
+		v.MAC = uplink.VFMACs[f.VFIndex]
+	}
+	return v
+}
+
+// uplink finds the PF's own netdev among all that its PCI device is the parent
+// of (in switchdev mode the representors are, too): by devlink's physical port,
+// else by phys_port_name pN, else the one that has no port name. Entry order and
+// netdev names never matter.
+func (j join) uplink(h nic.Handle, address string) Link {
+	for _, p := range j.ports[h] {
+		if p.Flavour == FlavourPhysical && p.Ifindex != 0 {
+			if l, ok := j.byIndex[p.Ifindex]; ok {
+				return l
+			}
+		}
+	}
+	var unnamed Link
+	for _, l := range j.byParent[address] {
+		if uplinkName.MatchString(l.PortName) {
+			return l
+		}
+		if l.PortName == "" && !unnamed.Exists() {
+			unnamed = l
+		}
+	}
+	return unnamed
+}
+
+// Forms of phys_port_name: net/devlink/port.c, __devlink_port_phys_port_name_get.
+// A "cN" prefix marks another host's port and does not match.
+var (
+	uplinkName = regexp.MustCompile(`^p\d+$`)
+	vfRepName  = regexp.MustCompile(`^pf(\d+)vf(\d+)$`)
+)
+
+type representor struct {
+	nic.Representor
+	mac    nic.MAC
+	hasMAC bool
+}
+
+// representors are looked for only under the PF's own devlink handle, or among
+// netdevs whose parent is the PF: the switch id is the card's, and both of its
+// PFs have a VF 0.
+func (j join) representors(h nic.Handle, address string) map[int]representor {
+	out := map[int]representor{}
+	for _, p := range j.ports[h] {
+		if p.Flavour != FlavourPCIVF || p.External || p.VF < 0 {
+			continue
+		}
+		r := representor{mac: p.MAC, hasMAC: p.HasMAC}
+		r.Port = p.Index
+		if l, ok := j.byIndex[p.Ifindex]; ok {
+			r.Netdev = l.Netdev
+		}
+		out[p.VF] = r
+	}
+	if len(out) > 0 {
+		return out
+	}
+	function := address[strings.LastIndexByte(address, '.')+1:]
+	for _, l := range j.byParent[address] {
+		m := vfRepName.FindStringSubmatch(l.PortName)
+		if m == nil || m[1] != function {
+			continue
+		}
+		var r representor
+		r.Netdev = l.Netdev
+		out[atoi(m[2])] = r
+	}
+	return out
+}
+
+func atoi(digits string) int {
+	n := 0
+	for _, c := range digits {
+		n = n*10 + int(c-'0')
+	}
+	return n
+}

@@ -1,0 +1,112 @@
+package nic
+
+import "slices"
+
+// Spec is the wanted state of the PFs that it names, fully resolved: handles
+// instead of names, one entry a VF instead of ranges, addresses instead of
+// policies. What it does not name is left as it is.
+type Spec struct {
+	PFs []PFSpec `json:"pfs"`
+}
+
+// PFSpec is the wanted state of one PF. A zero field is left as it is.
+type PFSpec struct {
+	Handle    Handle  `json:"handle"`
+	Eswitch   Eswitch `json:"eswitch,omitempty"`
+	VFCount   *int    `json:"vfCount,omitempty"`
+	Autoprobe *bool   `json:"autoprobe,omitempty"`
+
+	// VFs[i] is wanted of VF i. It may be shorter than the count (the rest is
+	// left as it is), never longer.
+	VFs []VFSpec `json:"vfs,omitempty"`
+}
+
+// VFSpec is the wanted state of one VF. A zero field is left as it is.
+type VFSpec struct {
+	Driver  Driver `json:"driver,omitempty"`
+	MAC     *MAC   `json:"mac,omitempty"`     // administrative; zero address: none set
+	LinkMAC *MAC   `json:"linkMAC,omitempty"` // of the netdev itself, where a driver chose it
+	MTU     int    `json:"mtu,omitempty"`     // of the netdev, bytes
+	RepMTU  int    `json:"repMTU,omitempty"`  // of the representor, bytes
+}
+
+// Driver says what a VF is to be bound to.
+type Driver string
+
+// The drivers that can be wished for. Kernel is whichever network driver the
+// kernel picks by itself.
+const (
+	DriverNone   Driver = "none"
+	DriverKernel Driver = "kernel"
+	DriverVFIO   Driver = "vfio-pci"
+)
+
+// DriverOf classes the name of a bound driver ("" for none).
+func DriverOf(bound string) Driver {
+	switch bound {
+	case "":
+		return DriverNone
+	case string(DriverVFIO):
+		return DriverVFIO
+	}
+	return DriverKernel
+}
+
+// VF returns what is wanted of VF i; the zero VFSpec beyond the list.
+func (p PFSpec) VF(i int) VFSpec {
+	if i < len(p.VFs) {
+		return p.VFs[i]
+	}
+	return VFSpec{}
+}
+
+// PF returns the entry for h, or nil.
+func (s *Spec) PF(h Handle) *PFSpec {
+	for i := range s.PFs {
+		if s.PFs[i].Handle == h {
+			return &s.PFs[i]
+		}
+	}
+	return nil
+}
+
+// Handles lists the PFs that s names, in order.
+func (s Spec) Handles() []Handle {
+	out := make([]Handle, len(s.PFs))
+	for i, p := range s.PFs {
+		out[i] = p.Handle
+	}
+	return out
+}
+
+// Freeze returns the Spec that the named PFs of s satisfy now and nothing else
+// does: converging on it is rollback. PFs that are not in s are passed over.
+// With no handles it freezes all.
+func Freeze(s State, handles ...Handle) Spec {
+	var out Spec
+	for _, p := range s.PFs {
+		if len(handles) > 0 && !slices.Contains(handles, p.Handle) {
+			continue
+		}
+		n, auto := len(p.VFs), p.Autoprobe
+		f := PFSpec{Handle: p.Handle, Eswitch: p.Eswitch}
+		if p.TotalVFs > 0 {
+			f.VFCount, f.Autoprobe = &n, &auto
+		}
+		for _, v := range p.VFs {
+			f.VFs = append(f.VFs, freezeVF(v))
+		}
+		out.PFs = append(out.PFs, f)
+	}
+	return out
+}
+
+func freezeVF(v VF) VFSpec {
+	mac := v.MAC
+	f := VFSpec{Driver: DriverOf(v.Driver), MAC: &mac, RepMTU: v.Rep.Netdev.MTU}
+	if v.Netdev.Exists() {
+		link := v.Netdev.MAC
+		f.LinkMAC, f.MTU = &link, v.Netdev.MTU
+	}
+	return f
+}

@@ -1,0 +1,142 @@
+package nic
+
+import "slices"
+
+// Eswitch is the mode of a PF's embedded switch. "" means that the device has
+// none that can be set (no devlink instance, or the driver does not offer it).
+type Eswitch string
+
+// The modes that sluice sets (DEVLINK_ATTR_ESWITCH_MODE).
+const (
+	Legacy    Eswitch = "legacy"
+	Switchdev Eswitch = "switchdev"
+)
+
+// State is what was observed of a node's NICs: all PFs, by handle.
+type State struct {
+	PFs []PF `json:"pfs"`
+}
+
+// PF is one physical function, which on ConnectX-class cards is one port.
+type PF struct {
+	Handle  Handle `json:"handle"`
+	Vendor  string `json:"vendor"` // PCI id, four hexadecimal digits
+	Device  string `json:"device"` // PCI id, four hexadecimal digits
+	Product string `json:"product,omitempty"`
+	Serial  string `json:"serial,omitempty"` // of the card, from VPD or devlink info
+	Driver  string `json:"driver,omitempty"`
+	NUMA    int    `json:"numa"` // -1: the platform does not say
+
+	// Eswitch and what hangs on it. SwitchID is "" in legacy mode.
+	Eswitch  Eswitch  `json:"eswitch,omitempty"`
+	SwitchID SwitchID `json:"switchID,omitempty"`
+	PortName string   `json:"portName,omitempty"` // phys_port_name, p0
+
+	// Uplink is the PF's own netdev; in switchdev mode it is the uplink
+	// representor and, with current drivers, keeps name and ifindex. Zero when
+	// the PF has no driver or its netdev lies in another namespace.
+	Uplink Netdev `json:"uplink"`
+
+	TotalVFs  int      `json:"totalVFs"`  // sriov_totalvfs; 0: no SR-IOV
+	Autoprobe bool     `json:"autoprobe"` // sriov_drivers_autoprobe
+	RDMA      []string `json:"rdma,omitempty"`
+	VFs       []VF     `json:"vfs,omitempty"` // index i is VF i
+}
+
+// VF is one virtual function.
+type VF struct {
+	Index   int    `json:"index"`
+	Address string `json:"address"` // PCI
+	Driver  string `json:"driver,omitempty"`
+
+	// MAC is the administrative address: the port function's hw_addr in
+	// switchdev mode, the VF row of the PF's netdev in legacy mode. A driver
+	// reads it when it binds, so a later change shows in Netdev.MAC only after
+	// the next bind. Zero: none set, the driver picks one.
+	MAC MAC `json:"mac,omitzero"`
+
+	// Netdev is the VF's own interface, zero when there is none in the host's
+	// namespace. Away says that there is one in another namespace: a pod's.
+	Netdev Netdev `json:"netdev,omitzero"`
+	Away   bool   `json:"away,omitempty"`
+
+	// Owner says who holds the VF by sluice's own record ("" nobody).
+	Owner string `json:"owner,omitempty"`
+
+	// Rep is the representor, zero in legacy mode.
+	Rep Representor `json:"rep,omitzero"`
+
+	RDMA       []string `json:"rdma,omitempty"`
+	IOMMUGroup int      `json:"iommuGroup"` // -1: none
+}
+
+// InUse says why a VF must not be taken away from whoever has it; "" if it is
+// free.
+func (v VF) InUse() string {
+	switch {
+	case v.Owner != "":
+		return "held by " + v.Owner
+	case v.Away:
+		return "its netdev is in another network namespace"
+	}
+	return ""
+}
+
+// Netdev is a network interface as the host's namespace sees it.
+type Netdev struct {
+	Name    string `json:"name"`
+	Ifindex int    `json:"ifindex"`
+	MAC     MAC    `json:"mac"`
+	MTU     int    `json:"mtu"` // bytes, without the Ethernet header
+	Up      bool   `json:"up"`
+	Carrier bool   `json:"carrier"`
+}
+
+// Exists says whether there is such an interface.
+func (n Netdev) Exists() bool { return n.Ifindex != 0 }
+
+// Representor is the switch's side of a VF: a devlink port of its PF's handle
+// and the netdev on it.
+type Representor struct {
+	Port   uint32 `json:"port"` // devlink port index
+	Netdev Netdev `json:"netdev"`
+}
+
+// Exists says whether the representor is there with its netdev.
+func (r Representor) Exists() bool { return r.Netdev.Exists() }
+
+// PF returns the PF with handle h, or nil.
+func (s *State) PF(h Handle) *PF {
+	for i := range s.PFs {
+		if s.PFs[i].Handle == h {
+			return &s.PFs[i]
+		}
+	}
+	return nil
+}
+
+// VFAt returns the VF at a PCI address with its identity, or nil.
+func (s *State) VFAt(address string) (VFID, *VF) {
+	for i := range s.PFs {
+		for j := range s.PFs[i].VFs {
+			if s.PFs[i].VFs[j].Address == address {
+				return VFID{PF: s.PFs[i].Handle, Index: j}, &s.PFs[i].VFs[j]
+			}
+		}
+	}
+	return VFID{}, nil
+}
+
+// Clone returns a deep copy.
+func (s State) Clone() State {
+	out := State{PFs: slices.Clone(s.PFs)}
+	for i := range out.PFs {
+		p := &out.PFs[i]
+		p.RDMA = slices.Clone(p.RDMA)
+		p.VFs = slices.Clone(p.VFs)
+		for j := range p.VFs {
+			p.VFs[j].RDMA = slices.Clone(p.VFs[j].RDMA)
+		}
+	}
+	return out
+}

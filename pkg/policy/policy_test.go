@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// card is a dual-port node: p0 has two VFs, and a name that p0 is a prefix of is
+// there to be confused with.
+func card() nic.State {
+	return nic.State{PFs: []nic.PF{
+		{
+			Handle: nic.PCI("0000:03:00.0"), Serial: "MT1", Eswitch: nic.Legacy, TotalVFs: 8,
+			Uplink: nic.Netdev{Name: "p0", Ifindex: 2, MAC: nic.MAC{4, 0, 0, 0, 0, 1}},
+			VFs: []nic.VF{
+				{Index: 0, Address: "0000:03:00.2"},
+				{Index: 1, Address: "0000:03:00.3"},
+			},
+		},
+		{
+			Handle: nic.PCI("0000:03:00.1"), Serial: "MT1", Eswitch: nic.Legacy, TotalVFs: 8,
+			Uplink: nic.Netdev{Name: "p01", Ifindex: 3, MAC: nic.MAC{4, 0, 0, 0, 0, 2}},
+		},
+		{Handle: nic.PCI("0000:81:00.0"), TotalVFs: 8}, // no netdev: a user-space driver
+	}}
+}
+
+const head = "apiVersion: sluice.dev/v1alpha1\nkind: NodeNIC\nspec:\n"
+
+func TestResolve(t *testing.T) {
+	doc, err := Decode([]byte(head + `
+  pfs:
+  - pf: p0
+    eswitch: switchdev
+    numVfs: 3
+    vfGroups:
+    - {range: "0-1", mtu: 9000, mac: stable, driver: kernel}
+    - {range: "2", driver: vfio-pci, mtu: 9000}
+  - pf: pci/0000:03:00.1
+    eswitch: legacy
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := card()
+	got, err := Resolve(doc, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	three := 3
+	mac0, mac1 := StableMAC(state.PFs[0], 0), StableMAC(state.PFs[0], 1)
+	want := nic.Spec{PFs: []nic.PFSpec{
+		{
+			Handle: nic.PCI("0000:03:00.0"), Eswitch: nic.Switchdev, VFCount: &three,
+			VFs: []nic.VFSpec{
+				{Driver: nic.DriverKernel, MAC: &mac0, MTU: 9000, RepMTU: 9000},
+				{Driver: nic.DriverKernel, MAC: &mac1, MTU: 9000, RepMTU: 9000},
+				{Driver: nic.DriverVFIO, RepMTU: 9000},
+			},
+		},
+		{Handle: nic.PCI("0000:03:00.1"), Eswitch: nic.Legacy},
+	}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestStableMACsAreUnicastLocalAndDistinct(t *testing.T) {
+	state := card()
+	seen := map[nic.MAC]string{}
+	for _, pf := range state.PFs[:2] {
+		for i := range 128 {
+			mac := StableMAC(pf, i)
+			name := fmt.Sprintf("%s vf %d", pf.Handle, i)
+			if !mac.IsUnicast() || mac[0]&2 == 0 {
+				t.Errorf("%s: %s is no locally administered unicast address", name, mac)
+			}
+			if other, twice := seen[mac]; twice {
+				t.Errorf("%s and %s share %s", name, other, mac)
+			}
+			seen[mac] = name
+		}
+	}
+	moved := state.PFs[0]
+	moved.Handle = nic.PCI("0000:c1:00.0")
+	if StableMAC(moved, 0) != StableMAC(state.PFs[0], 0) {
+		t.Error("the address changes with the slot")
+	}
+}
+
+// Every refusal names the path, the wrong value and the right form.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		doc  string
+		want []string
+	}{
+		"empty":          {"  \n", []string{"empty", "NodeNIC"}},
+		"no YAML":        {"a: [", []string{"no valid YAML"}},
+		"unknown field":  {head + "  pfs:\n  - {pf: p0, numvf: 3}\n", []string{`unknown field "spec.pfs[0].numvf"`}},
+		"field twice":    {head + "  pfs:\n  - {pf: p0, numVfs: 3, numVfs: 4}\n", []string{"numVfs", "already"}},
+		"wrong kind":     {"apiVersion: sluice.dev/v1alpha1\nkind: Node\n", []string{`kind "Node"`, "NodeNIC"}},
+		"wrong type":     {head + "  pfs:\n  - {pf: p0, numVfs: four}\n", []string{"numVfs", "int"}},
+		"unknown PF":     {head + "  pfs:\n  - {pf: p9}\n", []string{"spec.pfs[0].pf", `"p9"`, "pci/0000:03:00.0 (p0)"}},
+		"prefix of a PF": {head + "  pfs:\n  - {pf: p}\n", []string{`"p"`}},
+		"empty PF name":  {head + "  pfs:\n  - {numVfs: 3}\n", []string{"spec.pfs[0].pf", `""`}},
+		"a VF as PF":     {head + "  pfs:\n  - {pf: '0000:03:00.2'}\n", []string{"is a VF (pci/0000:03:00.0 vf 0)"}},
+		"PF twice":       {head + "  pfs:\n  - {pf: p0}\n  - {pf: '0000:03:00.0'}\n", []string{"spec.pfs[1].pf", "spec.pfs[0]"}},
+		"mode":           {head + "  pfs:\n  - {pf: p0, eswitch: swichdev}\n", []string{"spec.pfs[0].eswitch", `"swichdev"`, "legacy or switchdev"}},
+		"negative":       {head + "  pfs:\n  - {pf: p0, numVfs: -1}\n", []string{"numVfs", "-1", "0 to 8"}},
+		"over the limit": {head + "  pfs:\n  - {pf: p0, numVfs: 300, vfGroups: [{mtu: 1500}]}\n", []string{"spec.pfs[0].numVfs", "300", "0 to 8"}},
+		"range beyond":   {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{range: 2-4}]}\n", []string{"vfGroups[0].range", `"2-4"`, "there are 4"}},
+		"range of none":  {head + "  pfs:\n  - {pf: p01, vfGroups: [{range: '0'}]}\n", []string{"without any"}},
+		"bad range":      {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{range: 3-1}]}\n", []string{`"3-1"`, "0-3,7"}},
+		"overlap":        {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{range: 0-2}, {range: 2-3}]}\n", []string{"vfGroups[1].range", "VF 2", "vfGroups[0]"}},
+		"driver":         {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{driver: uio}]}\n", []string{"driver", `"uio"`, "kernel or vfio-pci"}},
+		"mac":            {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{mac: same}]}\n", []string{"mac", `"same"`, "stable or driver"}},
+		"mtu":            {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{mtu: -5}]}\n", []string{"mtu", "-5"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			doc, err := Decode([]byte(c.doc))
+			if err == nil {
+				_, err = Resolve(doc, card())
+			}
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error lacks %q: %v", w, err)
+				}
+			}
+		})
+	}
+}
+
+// All problems come at once, so that nobody mends a document one by one.
+func TestAllProblemsAtOnce(t *testing.T) {
+	doc, err := Decode([]byte(head + "  pfs:\n  - {pf: p9}\n  - {pf: p0, eswitch: x, numVfs: 4, vfGroups: [{mac: z}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Resolve(doc, card())
+	for _, w := range []string{"spec.pfs[0].pf", "spec.pfs[1].eswitch", "spec.pfs[1].vfGroups[0]"} {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("error lacks %q: %v", w, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{range: 0-2, mac: stable}]}\n"))
+	f.Add([]byte(`{"apiVersion":"sluice.dev/v1alpha1","kind":"NodeNIC"}`))
+	state := card()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		doc, err := Decode(raw)
+		if err != nil {
+			return
+		}
+		spec, err := Resolve(doc, state)
+		if err != nil {
+			return
+		}
+		for _, p := range spec.PFs {
+			if p.VFCount != nil && len(p.VFs) > *p.VFCount {
+				t.Fatalf("%s: %d VF entries for %d VFs", p.Handle, len(p.VFs), *p.VFCount)
+			}
+		}
+	})
+}
+
+func FuzzParseRange(f *testing.F) {
+	f.Add("0-3,7", 8)
+	f.Add("", 3)
+	f.Fuzz(func(t *testing.T, s string, count int) {
+		if count < 0 || count > 1<<12 {
+			return
+		}
+		got, err := ParseRange(s, count)
+		if err != nil {
+			return
+		}
+		for i, v := range got {
+			if v < 0 || v >= count || i > 0 && got[i-1] >= v {
+				t.Fatalf("ParseRange(%q, %d) = %v", s, count, got)
+			}
+		}
+	})
+}

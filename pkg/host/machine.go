@@ -123,6 +123,11 @@ type Links interface {
 	// Links lists all interfaces.
 	Links(ctx context.Context) ([]Link, error)
 
+	// Link reads one interface; fs.ErrNotExist if the namespace has none of this
+	// ifindex. Its cost does not grow with the number of interfaces, and VFMACs
+	// may be absent.
+	Link(ctx context.Context, ifindex int) (Link, error)
+
 	SetMTU(ctx context.Context, ifindex, mtu int) error
 	SetMAC(ctx context.Context, ifindex int, mac nic.MAC) error
 	SetUp(ctx context.Context, ifindex int, up bool) error
@@ -149,6 +154,10 @@ type Links interface {
 	// AddAddress adds an address; one that is there already is success.
 	AddAddress(ctx context.Context, ifindex int, a netip.Prefix) error
 
+	// Routes lists the unicast routes through an interface that somebody asked
+	// for: not those that the kernel adds with an address.
+	Routes(ctx context.Context, ifindex int) ([]Route, error)
+
 	// AddRoute adds a route through the interface; one that is there already is
 	// success.
 	AddRoute(ctx context.Context, ifindex int, r Route) error
@@ -158,10 +167,16 @@ type Links interface {
 	Announce(ctx context.Context, ifindex int, a netip.Addr) error
 }
 
-// Route is one route of an interface. An invalid Gateway means on-link.
+// Route is one route of an interface. An invalid Gateway means on-link. Of the
+// rest 0 means what the kernel picks: the main table, no MTU or MSS of the
+// route's own, priority 0 for IPv4 and 1024 for IPv6.
 type Route struct {
-	Dst     netip.Prefix
-	Gateway netip.Addr
+	Dst      netip.Prefix
+	Gateway  netip.Addr
+	MTU      int // bytes
+	AdvMSS   int // bytes
+	Priority int // metric
+	Table    int
 }
 
 // Link is one interface.
@@ -200,4 +215,9 @@ type Netns interface {
 type NetnsLinks interface {
 	Links
 	io.Closer
+
+	// ID names the namespace itself, whatever path leads to it, for as long as
+	// it lives: device and inode number of its file in nsfs. A path that is used
+	// again for a new namespace answers to another ID.
+	ID() string
 }

@@ -1,0 +1,233 @@
+package pci
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Functions lists the functions of class 02 (network controller) by address. A
+// machine without a PCI bus has none. When VFs came or went in the midst of it the
+// list is read again, a few times: while somebody else is making 128 VFs, or has
+// removed a single one, it stays in parts, and what was found is given.
+func (s *Sys) Functions(ctx context.Context) ([]Function, error) {
+	for pause := 2 * time.Millisecond; ; pause *= 2 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		out, whole, err := s.functions()
+		if err != nil || whole || pause > 10*time.Millisecond {
+			return out, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// vf is what a PF says about one of its VFs.
+type vf struct {
+	pf    string
+	index int
+}
+
+// functions reads the list once. It is whole when each VF was found both in the
+// list of devices and under its PF.
+func (s *Sys) functions() (out []Function, whole bool, err error) {
+	var r reader
+	devices, err := openDir(s.path("devices"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("open %s: %w", s.path("devices"), err)
+	}
+	defer devices.close()
+	names, err := r.list(devices)
+	if err != nil {
+		return nil, false, fmt.Errorf("list %s: %w", s.path("devices"), err)
+	}
+	slices.Sort(names)
+
+	// A PF sorts before its VFs nearly always, so its links tell most VFs before
+	// they are met; the others are placed at the end.
+	vfs := map[string]vf{}
+	var early []Function
+	out = make([]Function, 0, len(names))
+	whole = true
+	for _, name := range names {
+		of, isVF := vfs[name]
+		f, network, ok := s.function(&r, devices, name, isVF)
+		switch {
+		case !ok:
+			whole = false // went away since the list was read
+		case isVF:
+			f.PF, f.VFIndex = of.pf, of.index
+			out = append(out, f)
+			delete(vfs, name)
+		case network && f.PF != "":
+			early = append(early, f)
+		case network:
+			if f.NumVFs > 0 && !s.virtfns(&r, devices, f, vfs) {
+				whole = false
+			}
+			out = append(out, f)
+		}
+	}
+	for _, f := range early {
+		of, ok := vfs[f.Address]
+		if !ok {
+			whole = false
+			continue
+		}
+		f.VFIndex = of.index
+		out = append(out, f)
+		delete(vfs, f.Address)
+	}
+	if len(vfs) > 0 {
+		whole = false
+	}
+	if len(early) > 0 {
+		slices.SortFunc(out, func(a, b Function) int { return bytes.Compare([]byte(a.Address), []byte(b.Address)) })
+	}
+	return out, whole, nil
+}
+
+// virtfns adds the VFs of pf to vfs; false when there are fewer than it says.
+func (s *Sys) virtfns(r *reader, devices dir, pf Function, vfs map[string]vf) bool {
+	fd, err := devices.openAt(pf.Address, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return false
+	}
+	d := dir(fd)
+	defer d.close()
+	for i := range pf.NumVFs {
+		address, ok := r.link(d, virtfn(i))
+		if !ok {
+			return false
+		}
+		vfs[address] = vf{pf: pf.Address, index: i}
+	}
+	return true
+}
+
+func virtfn(i int) string { return "virtfn" + strconv.Itoa(i) }
+
+// function reads one function. Of one that is known as a VF, what only PFs have
+// is not looked for. Of one that is no network controller nothing is filled in.
+func (s *Sys) function(r *reader, devices dir, address string, isVF bool) (f Function, network, ok bool) {
+	fd, err := devices.openAt(address, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return f, false, false
+	}
+	d := dir(fd)
+	defer d.close()
+
+	f = Function{Address: address, VFIndex: -1}
+	class := s.identity(r, d, &f)
+	if !isVF {
+		if len(class) != 6 || class[:2] != "02" {
+			return f, false, true
+		}
+		f.PF, isVF = r.link(d, "physfn")
+	}
+	f.NUMA = r.number(d, "numa_node", -1)
+	f.IOMMUGroup = -1
+	if group, ok := r.link(d, "iommu_group"); ok {
+		if n, ok := decimal([]byte(group)); ok {
+			f.IOMMUGroup = n
+		}
+	}
+	if f.Driver != "" {
+		there, filled := r.peek(d, "net")
+		f.Away = there && !filled
+	}
+	if isVF {
+		return f, true, true
+	}
+	if f.TotalVFs = r.number(d, "sriov_totalvfs", 0); f.TotalVFs > 0 {
+		f.NumVFs = r.number(d, "sriov_numvfs", 0)
+		f.Autoprobe = r.number(d, "sriov_drivers_autoprobe", 0) == 1
+	}
+	if s.vpd != nil {
+		f.Product, f.Serial = s.vpd.read(d, address)
+	}
+	return f, true, true
+}
+
+// identity fills in ids and driver, and gives the class as six hexadecimal
+// digits. uevent has all four in one file (pci_uevent, dev_uevent); the single
+// attributes are read when it cannot be.
+func (s *Sys) identity(r *reader, d dir, f *Function) (class string) {
+	if b, ok := r.read(d, "uevent"); ok {
+		class = uevent(b, f)
+		if class != "" && f.Vendor != "" {
+			return class
+		}
+	}
+	f.Driver, _ = r.link(d, "driver")
+	for _, a := range []struct {
+		name   string
+		digits int
+		to     *string
+	}{{"vendor", 4, &f.Vendor}, {"device", 4, &f.Device}, {"class", 6, &class}} {
+		*a.to = ""
+		if b, ok := r.read(d, a.name); ok {
+			*a.to = hexDigits(bytes.TrimPrefix(b, []byte("0x")), a.digits)
+		}
+	}
+	return class
+}
+
+// uevent reads lines such as DRIVER=mlx5_core, PCI_CLASS=20000 and
+// PCI_ID=15B3:101D; the kernel prints the numbers in capitals, the class without
+// leading zeros.
+func uevent(b []byte, f *Function) (class string) {
+	for len(b) > 0 {
+		line, rest, _ := bytes.Cut(b, []byte("\n"))
+		b = rest
+		key, value, _ := bytes.Cut(line, []byte("="))
+		switch string(key) {
+		case "DRIVER":
+			f.Driver = string(value)
+		case "PCI_CLASS":
+			class = hexDigits(value, 6)
+		case "PCI_ID":
+			vendor, device, _ := bytes.Cut(value, []byte(":"))
+			f.Vendor, f.Device = hexDigits(vendor, 4), hexDigits(device, 4)
+		}
+	}
+	return class
+}
+
+// hexDigits gives b in lower case, filled up with zeros to n digits; "" when b is
+// no number of at most n digits.
+func hexDigits(b []byte, n int) string {
+	if len(b) == 0 || len(b) > n {
+		return ""
+	}
+	var out [8]byte
+	pad := n - len(b)
+	for i := range n {
+		c := byte('0')
+		if i >= pad {
+			c = b[i-pad]
+		}
+		switch {
+		case c >= 'A' && c <= 'F':
+			c += 'a' - 'A'
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
+			return ""
+		}
+		out[i] = c
+	}
+	return string(out[:n])
+}

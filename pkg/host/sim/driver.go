@@ -1,0 +1,254 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// This file is what drivers do when they bind, change the mode, and let go.
+
+func (s *Sim) profile(f int) profile {
+	p, _ := profileNamed(s.st.PFs[f].Profile)
+	return p
+}
+
+// driven says whether PF f has its network driver.
+func (s *Sim) driven(f int) bool { return s.st.PFs[f].Driver == s.profile(f).driver }
+
+func (s *Sim) vfAddress(f, v int) string {
+	p := s.st.PFs[f]
+	return s.profile(f).vfAddress(p.Address, p.Port, p.Ports, p.TotalVFs, v)
+}
+
+// find looks a PCI address up; vf is -1 for a PF.
+func (s *Sim) find(address string) (f, v int, ok bool) {
+	for i, p := range s.st.PFs {
+		if p.Address == address {
+			return i, -1, true
+		}
+		for j := range p.VFs {
+			if s.vfAddress(i, j) == address {
+				return i, j, true
+			}
+		}
+	}
+	return -1, -1, false
+}
+
+func (s *Sim) probePF(f int) {
+	p := s.st.PFs[f]
+	p.Driver = s.profile(f).driver
+	s.addLink(&link{Role: uplink, PF: f, VF: -1, MAC: p.MAC, Up: true})
+	s.addRDMA(f, -1)
+}
+
+// makeVFs is the driver's sriov_configure with n > 0: the eswitch first, then the
+// functions, then (autoprobe) their drivers.
+func (s *Sim) makeVFs(f, n int) {
+	p := s.st.PFs[f]
+	for range n {
+		p.VFs = append(p.VFs, &vf{})
+	}
+	if p.Mode == nic.Switchdev {
+		s.addRepresentors(f)
+	}
+	if p.Autoprobe {
+		for v := range n {
+			s.probeVF(f, v, s.profile(f).vfDriver)
+		}
+	}
+}
+
+// dropVFs is sriov_configure(0): what was set of a VF is gone with it
+// (mlx5_eswitch_clear_vf_vports_info).
+func (s *Sim) dropVFs(f int) {
+	s.drop(func(l *link) bool { return l.PF == f && l.VF >= 0 })
+	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.PF == f && d.VF >= 0 })
+	s.st.PFs[f].VFs = nil
+}
+
+// probeVF binds a driver. A network driver takes the administrative address now,
+// or draws one.
+func (s *Sim) probeVF(f, v int, driver string) {
+	p := s.profile(f)
+	s.st.PFs[f].VFs[v].Driver = driver
+	if driver != p.vfDriver {
+		return
+	}
+	mac := s.st.PFs[f].VFs[v].MAC
+	if !mac.IsUnicast() {
+		mac = s.randomMAC()
+	}
+	s.addLink(&link{Role: vfNetdev, PF: f, VF: v, MAC: mac})
+	if p.vfRDMA {
+		s.addRDMA(f, v)
+	}
+}
+
+// removeVF unbinds. Its netdev goes, in whatever namespace it is.
+func (s *Sim) removeVF(f, v int) {
+	s.st.PFs[f].VFs[v].Driver = ""
+	s.drop(func(l *link) bool { return l.Role == vfNetdev && l.PF == f && l.VF == v })
+	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.PF == f && d.VF == v })
+}
+
+// setMode changes the eswitch mode. VF state and VF netdevs stay; the PF's RDMA
+// device is made anew (rdma and rdma-rep are two auxiliary drivers, dev.c).
+func (s *Sim) setMode(f int, m nic.Eswitch) {
+	s.st.PFs[f].Mode = m
+	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.PF == f && d.VF < 0 })
+	if m == nic.Switchdev {
+		s.addRepresentors(f)
+	} else {
+		s.drop(func(l *link) bool { return l.Role == representor && l.PF == f })
+	}
+	s.addRDMA(f, -1)
+}
+
+func (s *Sim) addRepresentors(f int) {
+	for v := range s.st.PFs[f].VFs {
+		s.addLink(&link{Role: representor, PF: f, VF: v, MAC: s.randomMAC()})
+	}
+}
+
+// addLink registers a netdev in the host's namespace with the next ifindex, the
+// default MTU and the kernel's name for it, and lets udev rename it.
+func (s *Sim) addLink(l *link) {
+	ns := s.netns(hostNS)
+	ns.Last++
+	l.Ifindex = ns.Last
+	if l.MTU == 0 {
+		l.MTU = 1500
+	}
+	if l.Name == "" {
+		names := s.names(hostNS)
+		if name := s.pathName(l); s.st.Udev && len(name) <= maxName && !names[name] {
+			l.Name = name
+		} else {
+			l.Name = freeName(names, "eth")
+		}
+	}
+	if s.st.Delay > 0 {
+		l.Due = s.clock.Now().Add(s.st.Delay)
+	}
+	s.st.Links = append(s.st.Links, l)
+}
+
+// pathName is udev's name by path for a port of a card (systemd.net-naming-scheme).
+// Where it is longer than a name may be, udev leaves the kernel's.
+func (s *Sim) pathName(l *link) string {
+	if l.PF < 0 {
+		return ""
+	}
+	p := s.st.PFs[l.PF]
+	_, bus, devfn := splitAddress(p.Address)
+	name := fmt.Sprintf("enp%ds%d", bus, devfn>>3)
+	if p.Ports > 1 {
+		name += fmt.Sprintf("f%d", devfn&7)
+	}
+	if l.Role == vfNetdev {
+		return fmt.Sprintf("%sv%d", name, l.VF)
+	}
+	if port := s.portName(l); port != "" {
+		name += "n" + port
+	}
+	return name
+}
+
+// portName is phys_port_name (net/devlink/port.c,
+// __devlink_port_phys_port_name_get); "" where there is no devlink port or it has
+// none.
+func (s *Sim) portName(l *link) string {
+	if l.PF < 0 || !s.profile(l.PF).devlink {
+		return ""
+	}
+	switch l.Role {
+	case uplink:
+		return fmt.Sprintf("p%d", s.st.PFs[l.PF].Port)
+	case representor:
+		return fmt.Sprintf("pf%dvf%d", s.st.PFs[l.PF].Port, l.VF)
+	}
+	return ""
+}
+
+// maxName is IFNAMSIZ less the terminating zero.
+const maxName = 15
+
+// names are the names in use in a namespace, alternative ones too.
+func (s *Sim) names(ns int) map[string]bool {
+	out := map[string]bool{}
+	for _, l := range s.st.Links {
+		if l.Netns != ns {
+			continue
+		}
+		out[l.Name] = true
+		for _, a := range l.AltNames {
+			out[a] = true
+		}
+	}
+	return out
+}
+
+// freeName is the first of prefix0, prefix1, ... (dev_alloc_name).
+func freeName(taken map[string]bool, prefix string) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("%s%d", prefix, i); !taken[name] {
+			return name
+		}
+	}
+}
+
+func (s *Sim) drop(gone func(*link) bool) { s.st.Links = slices.DeleteFunc(s.st.Links, gone) }
+
+// addRDMA registers an RDMA device under the lowest free names.
+func (s *Sim) addRDMA(f, v int) {
+	prefix := s.profile(f).rdma
+	if prefix == "" {
+		return
+	}
+	names, verbs := map[string]bool{}, map[int]bool{}
+	for _, d := range s.st.RDMA {
+		names[d.Name], verbs[d.Verbs] = true, true
+	}
+	d := &rdmaDevice{Name: freeName(names, prefix), PF: f, VF: v}
+	for verbs[d.Verbs] {
+		d.Verbs++
+	}
+	s.st.RDMA = append(s.st.RDMA, d)
+}
+
+// draw returns the next number by chance.
+func (s *Sim) draw() uint64 {
+	s.st.Draws++
+	h := fnv.New64a()
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:8], s.st.Seed)
+	binary.LittleEndian.PutUint64(b[8:], s.st.Draws)
+	h.Write(b[:])
+	return h.Sum64()
+}
+
+// randomMAC is eth_random_addr: unicast, locally administered.
+func (s *Sim) randomMAC() nic.MAC {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], s.draw())
+	m := nic.MAC(b[:6])
+	m[0] = m[0]&^1 | 2
+	return m
+}
+
+// there says whether a netdev has appeared.
+func (s *Sim) there(l *link) bool {
+	return l.Due.IsZero() || !s.clock.Now().Before(l.Due)
+}
+
+func (s *Sim) addLoopback(ns *netns) {
+	ns.Last++
+	s.st.Links = append(s.st.Links, &link{
+		Netns: ns.ID, Ifindex: ns.Last, Name: "lo", Role: loopback, PF: -1, VF: -1, MTU: 65536, Up: ns.ID == hostNS,
+	})
+}

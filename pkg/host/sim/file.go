@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Save writes the machine to a file, whole or not at all, readable by its owner
+// only. Open namespace handles, Fault.Match and the log are not kept.
+func (s *Sim) Save(path string) error {
+	s.mu.Lock()
+	b, err := json.MarshalIndent(s.st, "", " ")
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("save simulated machine: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // made 0600
+	if err != nil {
+		return fmt.Errorf("save simulated machine: %w", err)
+	}
+	_, err = tmp.Write(append(b, '\n'))
+	if err == nil {
+		err = tmp.Sync()
+	}
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("save simulated machine: %w", err), os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// Load reads what Save wrote. A file that no machine could have written is an
+// error that says what is wrong in it.
+func Load(path string) (*Sim, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("load simulated machine: %w", err)
+	}
+	s, err := Decode(b)
+	if err != nil {
+		return nil, fmt.Errorf("load simulated machine from %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Decode is Load of a file's content.
+func Decode(b []byte) (*Sim, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	s := &Sim{clock: wallClock{}, handles: map[int]int{}}
+	if err := d.Decode(&s.st); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one JSON value")
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	for _, n := range slices.Clone(s.st.Netns) {
+		s.reap(n.ID)
+	}
+	return s, nil
+}
+
+// check says what is wrong with a state that was read.
+func (s *Sim) check() error {
+	st := s.st
+	if st.Version != stateVersion {
+		return fmt.Errorf("version %d: want %d", st.Version, stateVersion)
+	}
+	if st.Delay < 0 || st.Writes < 0 {
+		return fmt.Errorf("delay %v and writes %d: want 0 or more", st.Delay, st.Writes)
+	}
+	addresses := map[string]bool{}
+	for i, p := range st.PFs {
+		if p == nil {
+			return fmt.Errorf("pfs[%d]: null", i)
+		}
+		if err := p.check(); err != nil {
+			return fmt.Errorf("pfs[%d]: %w", i, err)
+		}
+		if err := s.checkAddresses(i, addresses); err != nil {
+			return fmt.Errorf("pfs[%d]: %w", i, err)
+		}
+	}
+	if err := s.checkNetns(); err != nil {
+		return err
+	}
+	if err := s.checkLinks(); err != nil {
+		return err
+	}
+	names, verbs := map[string]bool{}, map[int]bool{}
+	for i, d := range st.RDMA {
+		switch {
+		case d == nil:
+			return fmt.Errorf("rdma[%d]: null", i)
+		case !s.isFunction(d.PF, d.VF):
+			return fmt.Errorf("rdma[%d]: no function pf %d vf %d", i, d.PF, d.VF)
+		case d.Name == "" || names[d.Name] || d.Verbs < 0 || verbs[d.Verbs]:
+			return fmt.Errorf("rdma[%d]: name %q or number %d is empty or taken", i, d.Name, d.Verbs)
+		}
+		names[d.Name], verbs[d.Verbs] = true, true
+	}
+	return nil
+}
+
+func (p *pf) check() error {
+	card, ok := profileNamed(p.Profile)
+	switch {
+	case !ok:
+		return fmt.Errorf("no profile %q: want one of %q", p.Profile, profileNames())
+	case p.Card < 0 || p.Card >= maxCards || p.Ports < 1 || p.Ports > card.maxPorts || p.Port < 0 || p.Port >= p.Ports:
+		return fmt.Errorf("no port %d of %d on card %d of a machine", p.Port, p.Ports, p.Card)
+	case p.Address != pfAddress(p.Card, p.Port):
+		return fmt.Errorf("address %q: want %s", p.Address, pfAddress(p.Card, p.Port))
+	case p.TotalVFs < 1 || p.TotalVFs > card.maxVFs || len(p.VFs) > p.TotalVFs:
+		return fmt.Errorf("%d of %d VFs: a port of %s has 1 to %d", len(p.VFs), p.TotalVFs, p.Profile, card.maxVFs)
+	case p.Driver != "" && p.Driver != card.driver && p.Driver != vfioDriver:
+		return fmt.Errorf("driver %q: want %s, %s or none", p.Driver, card.driver, vfioDriver)
+	case len(p.VFs) > 0 && p.Driver != card.driver:
+		return fmt.Errorf("VFs of a PF without driver %s", card.driver)
+	case card.devlink != (p.Mode == nic.Legacy || p.Mode == nic.Switchdev), !card.devlink && p.Mode != "":
+		return fmt.Errorf("mode %q of a %s", p.Mode, p.Profile)
+	}
+	for i, v := range p.VFs {
+		if v == nil || v.Driver != "" && v.Driver != card.vfDriver && v.Driver != vfioDriver {
+			return fmt.Errorf("vfs[%d]: null, or a driver that is neither %s nor %s", i, card.vfDriver, vfioDriver)
+		}
+	}
+	return nil
+}
+
+// checkAddresses says whether PF i or a VF of it is where another function is.
+func (s *Sim) checkAddresses(i int, seen map[string]bool) error {
+	all := []string{s.st.PFs[i].Address}
+	for v := range s.st.PFs[i].VFs {
+		all = append(all, s.vfAddress(i, v))
+	}
+	for _, a := range all {
+		if seen[a] {
+			return fmt.Errorf("address %s is taken", a)
+		}
+		seen[a] = true
+	}
+	return nil
+}
+
+func (s *Sim) isFunction(f, v int) bool {
+	return f >= 0 && f < len(s.st.PFs) && v >= -1 && v < len(s.st.PFs[f].VFs)
+}
+
+func (s *Sim) checkNetns() error {
+	ids, paths := map[int]bool{}, map[string]bool{}
+	for i, n := range s.st.Netns {
+		switch {
+		case n == nil:
+			return fmt.Errorf("netns[%d]: null", i)
+		case n.ID < 0 || n.ID > s.st.NetnsID || ids[n.ID] || n.Last < 0:
+			return fmt.Errorf("netns[%d]: number %d or ifindex %d is out of range or taken", i, n.ID, n.Last)
+		case n.Path != "" && (paths[n.Path] || slices.Contains(s.st.Files, n.Path)):
+			return fmt.Errorf("netns[%d]: path %s is taken", i, n.Path)
+		case n.ID == hostNS && n.Path != "":
+			return fmt.Errorf("netns[%d]: the host's has no path", i)
+		}
+		ids[n.ID], paths[n.Path] = true, true
+	}
+	if !ids[hostNS] {
+		return errors.New("netns: none is the host's (number 0)")
+	}
+	return nil
+}
+
+func (s *Sim) checkLinks() error {
+	type in struct {
+		ns   int
+		what any
+	}
+	type netdev struct {
+		role   role
+		pf, vf int
+	}
+	seen := map[any]bool{}
+	for i, l := range s.st.Links {
+		if l == nil {
+			return fmt.Errorf("links[%d]: null", i)
+		}
+		ns := s.netns(l.Netns)
+		if ns == nil || l.Ifindex < 1 || l.Ifindex > ns.Last {
+			return fmt.Errorf("links[%d]: no namespace %d, or ifindex %d out of its range", i, l.Netns, l.Ifindex)
+		}
+		keys := []any{in{l.Netns, l.Ifindex}, in{l.Netns, l.Name}}
+		for _, a := range l.AltNames {
+			keys = append(keys, in{l.Netns, a})
+		}
+		if err := s.checkRole(l); err != nil {
+			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+		if l.PF >= 0 {
+			keys = append(keys, netdev{l.Role, l.PF, l.VF})
+		}
+		for _, k := range keys {
+			if seen[k] {
+				return fmt.Errorf("links[%d]: %q, its ifindex or its function is there twice", i, l.Name)
+			}
+			seen[k] = true
+		}
+		if !validName(l.Name) {
+			return fmt.Errorf("links[%d]: %q is no name for an interface", i, l.Name)
+		}
+	}
+	return nil
+}
+
+// checkRole says whether the machine can have such a netdev.
+func (s *Sim) checkRole(l *link) error {
+	if l.Role == loopback || l.Role == other {
+		if l.PF != -1 || l.VF != -1 {
+			return fmt.Errorf("a %s interface of a function", l.Role)
+		}
+		return nil
+	}
+	if !s.isFunction(l.PF, l.VF) || !s.driven(l.PF) {
+		return fmt.Errorf("no function pf %d vf %d with a driver", l.PF, l.VF)
+	}
+	p, card := s.st.PFs[l.PF], s.profile(l.PF)
+	ok := false
+	switch l.Role {
+	case uplink:
+		ok = l.VF == -1 && (p.Mode != nic.Switchdev || l.Netns == hostNS)
+	case vfNetdev:
+		ok = l.VF >= 0 && p.VFs[l.VF].Driver == card.vfDriver
+	case representor:
+		ok = l.VF >= 0 && p.Mode == nic.Switchdev && l.Netns == hostNS
+	}
+	if !ok {
+		return fmt.Errorf("a netdev %q of pf %d vf %d cannot be there", l.Role, l.PF, l.VF)
+	}
+	return nil
+}

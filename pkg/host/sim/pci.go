@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"sluice.dev/sluice/pkg/host"
+)
+
+type pci struct{ *Sim }
+
+func (s pci) Functions(ctx context.Context) ([]host.Function, error) {
+	var out []host.Function
+	err := s.read(ctx, "list PCI functions", func() error {
+		out = s.functions()
+		return nil
+	})
+	return out, err
+}
+
+type functionID struct{ pf, vf int }
+
+func (s *Sim) functions() []host.Function {
+	away := map[functionID]bool{}
+	for _, l := range s.st.Links {
+		if l.Netns != hostNS && s.there(l) {
+			away[functionID{l.PF, l.VF}] = true
+		}
+	}
+	var out []host.Function
+	for i, p := range s.st.PFs {
+		card := s.profile(i)
+		f := host.Function{
+			Address: p.Address, Vendor: card.vendor, Device: card.device, Product: card.product,
+			Driver: p.Driver, NUMA: p.NUMA, VFIndex: -1,
+			TotalVFs: p.TotalVFs, NumVFs: len(p.VFs), Autoprobe: p.Autoprobe,
+			Away: away[functionID{i, -1}], IOMMUGroup: s.group(i, -1),
+		}
+		if !card.devlinkInfo {
+			f.Serial = p.Serial
+		}
+		out = append(out, f)
+		for j, v := range p.VFs {
+			out = append(out, host.Function{
+				Address: s.vfAddress(i, j), Vendor: card.vendor, Device: card.vfDevice,
+				Driver: v.Driver, NUMA: p.NUMA, PF: p.Address, VFIndex: j,
+				Away: away[functionID{i, j}], IOMMUGroup: s.group(i, j),
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b host.Function) int { return strings.Compare(a.Address, b.Address) })
+	return out
+}
+
+// group is the IOMMU group: one for each function, as on a server with ACS.
+func (s *Sim) group(f, v int) int {
+	if !s.st.IOMMU {
+		return -1
+	}
+	return 16 + f*(1+maxVFsOfAny) + v + 1
+}
+
+// maxVFsOfAny is the most VFs that any profile has.
+const maxVFsOfAny = 128
+
+// ofPF picks the netdevs of a PF's VFs and representors.
+func (s *Sim) ofPF(address string) func(*link) bool {
+	return func(l *link) bool { return l.PF >= 0 && l.VF >= 0 && s.st.PFs[l.PF].Address == address }
+}
+
+// sriov finds the PF that an SR-IOV attribute is written of.
+func (s *Sim) sriov(address string) (int, error) {
+	f, v, ok := s.find(address)
+	switch {
+	case !ok:
+		return 0, refuse(syscall.ENOENT, "")
+	case v >= 0:
+		return 0, &refusal{errno: syscall.ENOENT, err: host.ErrNotSupported} // a VF has no such file
+	}
+	return f, nil
+}
+
+func (s pci) SetVFs(ctx context.Context, address string, n int) error {
+	op := Op{Verb: SetVFs, Arg: strconv.Itoa(n), Object: address}
+	return s.set(ctx, op, func() (func(), error) {
+		f, err := s.sriov(address)
+		if err != nil {
+			return nil, err
+		}
+		p := s.st.PFs[f]
+		// In the order of sriov_numvfs_store.
+		switch {
+		case n < 0:
+			return nil, refuse(syscall.EINVAL, "")
+		case n > p.TotalVFs:
+			return nil, refuse(syscall.ERANGE, "")
+		case n == len(p.VFs):
+			return nil, nil
+		case !s.driven(f):
+			return nil, refuse(syscall.ENOENT, "")
+		case n == 0:
+			return func() { s.dropVFs(f) }, nil
+		case len(p.VFs) > 0:
+			return nil, refuse(syscall.EBUSY, "")
+		}
+		return func() { s.makeVFs(f, n) }, nil
+	}, s.ofPF(address))
+}
+
+func (s pci) SetAutoprobe(ctx context.Context, address string, on bool) error {
+	op := Op{Verb: SetAutoprobe, Arg: strconv.FormatBool(on), Object: address}
+	return s.set(ctx, op, func() (func(), error) {
+		f, err := s.sriov(address)
+		if err != nil {
+			return nil, err
+		}
+		if s.st.PFs[f].Autoprobe == on {
+			return nil, nil
+		}
+		return func() { s.st.PFs[f].Autoprobe = on }, nil
+	}, nil)
+}
+
+func (s pci) Bind(ctx context.Context, address, driver string) error {
+	op := Op{Verb: Bind, Arg: driver, Object: address}
+	own := func(l *link) bool {
+		f, v, ok := s.find(address)
+		return ok && l.PF == f && l.VF == v && l.Role != representor
+	}
+	return s.set(ctx, op, func() (func(), error) {
+		f, v, ok := s.find(address)
+		if !ok {
+			return nil, refuse(syscall.ENOENT, "")
+		}
+		card := s.profile(f)
+		bound, native := s.st.PFs[f].Driver, card.driver
+		if v >= 0 {
+			bound, native = s.st.PFs[f].VFs[v].Driver, card.vfDriver
+		}
+		want := driver
+		if want == "" {
+			want = native
+		}
+		switch {
+		case !knownDriver(want):
+			return nil, refuse(syscall.ENOENT, "")
+		case bound == want:
+			return nil, nil
+		case bound != "":
+			return nil, refuse(syscall.EBUSY, "")
+		case want == vfioDriver && !s.st.IOMMU:
+			return nil, refuse(syscall.EINVAL, "") // vfio_group_find_or_alloc: no IOMMU group
+		case want != vfioDriver && want != native:
+			return nil, refuse(syscall.ENODEV, "") // the driver's probe does not know the device
+		}
+		return func() {
+			switch {
+			case v >= 0:
+				s.probeVF(f, v, want)
+			case want == native:
+				s.probePF(f)
+			default:
+				s.st.PFs[f].Driver = want
+			}
+		}, nil
+	}, own)
+}
+
+func (s pci) Unbind(ctx context.Context, address string) error {
+	op := Op{Verb: Unbind, Object: address}
+	return s.set(ctx, op, func() (func(), error) {
+		f, v, ok := s.find(address)
+		switch {
+		case !ok:
+			return nil, refuse(syscall.ENOENT, "")
+		case v < 0:
+			return nil, &refusal{err: host.ErrNotSupported, ext: "a PF is never unbound"}
+		case s.st.PFs[f].VFs[v].Driver == "":
+			return nil, nil
+		}
+		return func() { s.removeVF(f, v) }, nil
+	}, nil)
+}

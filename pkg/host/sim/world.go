@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// What others do to the machine: container runtimes, administrators, udev, the
+// wire. None of it counts as a write.
+
+// AddNetns makes a network namespace at path.
+func (s *Sim) AddNetns(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if path == "" {
+		return fmt.Errorf("add netns: the empty path is the host's")
+	}
+	if _, err := s.netnsAt(path); err == nil || slices.Contains(s.st.Files, path) {
+		return fmt.Errorf("add netns %s: %w", path, fs.ErrExist)
+	}
+	s.st.NetnsID++
+	ns := &netns{ID: s.st.NetnsID, Path: path}
+	s.st.Netns = append(s.st.Netns, ns)
+	s.addLoopback(ns)
+	return nil
+}
+
+// DeleteNetns takes the path away, as `ip netns delete` does when no process is
+// left inside. The namespace ends with the last handle on it.
+func (s *Sim) DeleteNetns(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ns, err := s.netnsAt(path)
+	if err != nil || ns.ID == hostNS {
+		return fmt.Errorf("delete netns %q: %w", path, fs.ErrNotExist)
+	}
+	ns.Path = ""
+	s.reap(ns.ID)
+	return nil
+}
+
+// AddFile makes a path that is no namespace.
+func (s *Sim) AddFile(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.st.Files, path) {
+		s.st.Files = append(s.st.Files, path)
+	}
+}
+
+// AddLink makes a software interface in the namespace at path ("" the host's).
+func (s *Sim) AddLink(path, name, kind string) (ifindex int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ns, err := s.netnsAt(path)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("add link %s in %q: %w", name, path, err)
+	case !validName(name):
+		return 0, fmt.Errorf("add link %q: no name for an interface", name)
+	case s.names(ns.ID)[name]:
+		return 0, fmt.Errorf("add link %s in %q: %w", name, path, fs.ErrExist)
+	}
+	ns.Last++
+	s.st.Links = append(s.st.Links, &link{
+		Netns: ns.ID, Ifindex: ns.Last, Name: name, Role: other, PF: -1, VF: -1, Kind: kind, MAC: s.randomMAC(), MTU: 1500,
+	})
+	return ns.Last, nil
+}
+
+// AddAltName gives an interface an alternative name.
+func (s *Sim) AddAltName(path string, ifindex int, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ns, err := s.netnsAt(path)
+	if err != nil {
+		return fmt.Errorf("add altname %s in %q: %w", name, path, err)
+	}
+	if s.names(ns.ID)[name] {
+		return fmt.Errorf("add altname %s: %w", name, fs.ErrExist)
+	}
+	for _, l := range s.st.Links {
+		if l.Netns == ns.ID && l.Ifindex == ifindex {
+			l.AltNames = append(l.AltNames, name)
+			return nil
+		}
+	}
+	return fmt.Errorf("add altname %s to interface %d: %w", name, ifindex, fs.ErrNotExist)
+}
+
+// SetCarrier plugs or pulls the cable of a PF.
+func (s *Sim) SetCarrier(h nic.Handle, on bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, v, ok := s.find(h.Name)
+	if !ok || v >= 0 {
+		return fmt.Errorf("set carrier of %s: %w", h, fs.ErrNotExist)
+	}
+	s.st.PFs[f].NoCarrier = !on
+	return nil
+}

@@ -56,3 +56,17 @@ func Nest(kind int, children ...*nl.RtAttr) *nl.RtAttr {
 	}
 	return a
 }
+
+// Bytes is data of a request that is made already: a fixed header, say.
+type Bytes []byte
+
+// Len and Serialize are what nl wants of a request's parts.
+func (b Bytes) Len() int          { return len(b) }
+func (b Bytes) Serialize() []byte { return b }
+
+// GenlHeaderLen is the length of struct genlmsghdr.
+const GenlHeaderLen = 4
+
+// Genl makes a struct genlmsghdr. nl.Genlmsg leaves its reserved field to
+// chance, which the kernel refuses for newer commands (genl_header_check).
+func Genl(command, version uint8) Bytes { return Bytes{command, version, 0, 0} }

@@ -1,0 +1,242 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// The MTUs that can be wished for: ETH_MIN_MTU, and the most that a ConnectX
+// takes (10 kB on the wire, mlx5_core's max_mtu). A device that takes less
+// refuses by itself.
+const (
+	minMTU = 68
+	maxMTU = 9978
+)
+
+// Problem is one reason why a spec is refused before anything is touched.
+type Problem struct {
+	Object string `json:"object"` // "pci/0000:03:00.0", "pci/0000:03:00.0 vf 3"
+	Wrong  string `json:"wrong"`  // what is wrong, with the value
+	Want   string `json:"want"`   // the right form, or what to do
+}
+
+func (p Problem) Error() string {
+	return fmt.Sprintf("%s: %s; want %s", p.Object, p.Wrong, p.Want)
+}
+
+// Check lists everything in spec that cannot or must not be done on state, none
+// if it can be begun: PFs that are not there or named twice, counts and entries
+// over the limit, modes, drivers, addresses and MTUs that are none or do not go
+// together, and steps that would take a VF from somebody who uses it. What only
+// the driver knows (firmware, ADQ, traps) shows when it is tried.
+//
+// The spec may be as it was given or completed.
+func Check(spec nic.Spec, state nic.State) []Problem {
+	var c checker
+	seen := map[nic.Handle]bool{}
+	for _, want := range spec.PFs {
+		switch h := want.Handle; {
+		case h.IsZero():
+			c.add("the spec", "an entry names no PF", "a handle, for example pci/0000:03:00.0")
+		case seen[h]:
+			c.add(h.String(), "is named twice", "one entry a PF")
+		default:
+			seen[h] = true
+			c.entry(want, state)
+		}
+	}
+	return c.problems
+}
+
+type checker struct{ problems []Problem }
+
+func (c *checker) add(object, wrong, want string) {
+	c.problems = append(c.problems, Problem{object, wrong, want})
+}
+
+func (c *checker) entry(want nic.PFSpec, state nic.State) {
+	pf := state.PF(want.Handle)
+	if pf == nil {
+		c.unknown(want.Handle, state)
+		return
+	}
+	before := len(c.problems)
+	c.pf(want, *pf)
+	g := goalOf(completePF(want, *pf), *pf)
+	for i := range want.VFs {
+		if i < g.count {
+			c.vf(g, i, want.VFs[i])
+		}
+	}
+	// A plan of nonsense says nothing.
+	if len(c.problems) == before {
+		c.inUse(g)
+	}
+}
+
+func (c *checker) unknown(h nic.Handle, state nic.State) {
+	if id, vf := state.VFAt(h.Name); vf != nil && h.Bus == "pci" {
+		c.add(h.String(), fmt.Sprintf("is no PF but VF %d of %s", id.Index, id.PF), "the PF, "+id.PF.String())
+		return
+	}
+	var have []string
+	for _, p := range state.PFs {
+		have = append(have, p.Handle.String())
+	}
+	want := "a PF of this node, and it has none"
+	if len(have) > 0 {
+		want = "one of " + strings.Join(have, ", ")
+	}
+	c.add(h.String(), "there is no such PF", want)
+}
+
+func (c *checker) pf(want nic.PFSpec, pf nic.PF) {
+	h := pf.Handle.String()
+	switch {
+	case want.Eswitch == "" || want.Eswitch == nic.Legacy && pf.Eswitch == "":
+	case want.Eswitch != nic.Legacy && want.Eswitch != nic.Switchdev:
+		c.add(h, fmt.Sprintf("eswitch mode %q is none", want.Eswitch), "legacy or switchdev")
+	case pf.Eswitch == "":
+		c.add(h, fmt.Sprintf("eswitch mode %q, but %s has no eswitch that can be set", want.Eswitch, driverOr(pf)),
+			"no mode, or legacy")
+	}
+	c.count(want, pf)
+	if want.Autoprobe != nil && pf.TotalVFs == 0 {
+		c.add(h, "autoprobe is wished for, but the device has no SR-IOV", "no autoprobe")
+	}
+	count := len(pf.VFs)
+	if want.VFCount != nil {
+		count = *want.VFCount
+	}
+	if n := len(want.VFs); n > max(count, 0) {
+		c.add(h, fmt.Sprintf("has an entry for VF %d", n-1), vfRange(count))
+	}
+}
+
+func (c *checker) count(want nic.PFSpec, pf nic.PF) {
+	if want.VFCount == nil {
+		return
+	}
+	n, h := *want.VFCount, pf.Handle.String()
+	switch {
+	case n < 0:
+		c.add(h, fmt.Sprintf("VF count %d is negative", n), countRange(pf))
+	case n > pf.TotalVFs && pf.TotalVFs == 0:
+		c.add(h, fmt.Sprintf("VF count %d, but the device has no SR-IOV", n), "0, or SR-IOV enabled in its firmware")
+	case n > pf.TotalVFs:
+		c.add(h, fmt.Sprintf("VF count %d is over the card's limit", n), countRange(pf))
+	case n != len(pf.VFs) && pf.Driver == "":
+		c.add(h, fmt.Sprintf("VF count %d, but the PF has no driver, which is what makes VFs", n), "a PF that is bound")
+	}
+}
+
+func driverOr(pf nic.PF) string {
+	if pf.Driver == "" {
+		return "the PF, which has no driver,"
+	}
+	return pf.Driver
+}
+
+func countRange(pf nic.PF) string {
+	return fmt.Sprintf("0 to %d (sriov_totalvfs)", pf.TotalVFs)
+}
+
+func vfRange(count int) string {
+	if count <= 0 {
+		return "no entries, as there are no VFs"
+	}
+	return fmt.Sprintf("VFs 0 to %d, as the VF count is %d", count-1, count)
+}
+
+// vf checks the entry as it was given; g has the completed one.
+func (c *checker) vf(g *goal, i int, w nic.VFSpec) {
+	id := g.id(i).String()
+	if d := w.Driver; !slices.Contains([]nic.Driver{"", nic.DriverNone, nic.DriverKernel, nic.DriverVFIO}, d) {
+		c.add(id, fmt.Sprintf("driver %q is none that can be wished for", d), "none, kernel or vfio-pci")
+		return
+	}
+	if w.MAC != nil && !w.MAC.IsZero() && !w.MAC.IsUnicast() {
+		c.add(id, fmt.Sprintf("MAC %s is a multicast address", w.MAC), "a unicast address: the first octet even")
+	}
+	if w.LinkMAC != nil && !w.LinkMAC.IsUnicast() {
+		c.add(id, fmt.Sprintf("netdev MAC %s is zero or a multicast address", w.LinkMAC), "a unicast address: the first octet even")
+	}
+	c.mtu(id, "MTU", w.MTU)
+	c.mtu(id, "representor MTU", w.RepMTU)
+	if w.RepMTU != 0 && g.mode != nic.Switchdev {
+		c.add(id, fmt.Sprintf("representor MTU %d, but there are no representors in %s mode", w.RepMTU, modeName(g.mode)),
+			"no representor MTU, or eswitch mode switchdev")
+	}
+	if d := g.driverAtEnd(i); d != nic.DriverKernel && (w.MTU != 0 || w.LinkMAC != nil) {
+		c.add(id, fmt.Sprintf("MTU or netdev MAC, but with driver %s the VF has no netdev", d),
+			"driver kernel, or neither of them")
+	}
+	if g.setsMAC(i) && g.mode != nic.Switchdev && !g.pf.Uplink.Exists() {
+		c.add(id, fmt.Sprintf("MAC %s, which is set through the PF's netdev in %s mode, and there is none here", w.MAC, modeName(g.mode)),
+			"a PF with its netdev in the host's namespace")
+	}
+	if w.LinkMAC != nil && !g.prof.mayChoose(w.MAC, *w.LinkMAC) {
+		c.add(id, fmt.Sprintf("netdev MAC %s beside MAC %s, from which %s lets no VF depart", w.LinkMAC, w.MAC, driverOr(g.pf)),
+			"one of them, or twice the same")
+	}
+}
+
+func (c *checker) mtu(object, what string, mtu int) {
+	if mtu != 0 && (mtu < minMTU || mtu > maxMTU) {
+		c.add(object, fmt.Sprintf("%s %d", what, mtu), fmt.Sprintf("%d to %d bytes", minMTU, maxMTU))
+	}
+}
+
+func modeName(m nic.Eswitch) string {
+	if m == "" {
+		return string(nic.Legacy)
+	}
+	return string(m)
+}
+
+// setsMAC says whether the administrative address of VF i is going to be set.
+func (g *goal) setsMAC(i int) bool {
+	if i < len(g.pf.VFs) && !g.removes() {
+		return g.wantsMAC(i)
+	}
+	m := g.want.VF(i).MAC
+	return m != nil && !m.IsZero()
+}
+
+// driverAtEnd is what VF i is bound to when the completed spec is reached.
+func (g *goal) driverAtEnd(i int) nic.Driver {
+	switch w := g.want.VF(i); {
+	case w.Driver != "":
+		return w.Driver
+	case i < len(g.pf.VFs) && !g.removes():
+		return nic.DriverOf(g.pf.VFs[i].Driver)
+	case g.autoprobeForNew():
+		return nic.DriverKernel
+	}
+	return nic.DriverNone
+}
+
+// inUse walks through the plan and names each VF that is taken from somebody,
+// with the first step that does it.
+func (c *checker) inUse(g *goal) {
+	pf := clonePF(g.pf)
+	var p Plan
+	if err := p.unfold(g.want, clonePF(pf)); err != nil {
+		c.add(pf.Handle.String(), err.Error(), "a plan that ends (this is a fault of sluice)")
+		return
+	}
+	named := map[nic.VFID]bool{}
+	for _, s := range p.Steps {
+		for _, id := range s.takes(pf) {
+			if !named[id] {
+				named[id] = true
+				c.add(id.String(), fmt.Sprintf("is in use (%s), and to %q would take it away", pf.VFs[id.Index].InUse(), s),
+					"it free first")
+			}
+		}
+		s.predict(&pf)
+	}
+}

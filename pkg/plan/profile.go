@@ -1,0 +1,57 @@
+package plan
+
+import "sluice.dev/sluice/pkg/nic"
+
+// profile is how a family of drivers wants to be handled where they differ. A
+// device without an eswitch never comes to the first two rules.
+type profile struct {
+	vfDriver string // which the kernel picks for the VFs; "" not known
+
+	// modeBeforeVFs: switchdev is entered first and VFs are made after. Else VFs
+	// are made, unbound, and then the mode is set. (Legacy mode is entered before
+	// VFs are made with every driver.)
+	modeBeforeVFs bool
+
+	// modeWithoutVFs: the driver refuses to change the mode while there are VFs.
+	modeWithoutVFs bool
+
+	// rowFollowsVF: the administrative address that the PF reports is also
+	// changed by the VF's own driver, so a bound VF never reports "none"; and a
+	// VF that was given one may not choose another for its netdev.
+	rowFollowsVF bool
+}
+
+// profileOf is the whole of what sluice knows of drivers' orders: a table by the
+// name of the PF's driver.
+func profileOf(pf nic.PF) profile {
+	switch pf.Driver {
+	case "mlx5_core":
+		// Switchdev is entered with VFs that exist and are unbound: kernels before
+		// 5.x refuse it without VFs, and the vendor's manual (OVS-Kernel Hardware
+		// Offloads, "make sure that all VFs are unbound") asks for the second, as
+		// the VFs' vports are torn down under a live driver (mlx5/core/eswitch.c,
+		// mlx5_eswitch_disable_locked). The VFs' addresses outlive a mode change
+		// (clear_vf is false then), not a change of the count
+		// (mlx5_eswitch_clear_vf_vports_info). mlx5_eswitch_get_vport_config
+		// reports what was set by the PF alone.
+		return profile{vfDriver: "mlx5_core"}
+	case "ice":
+		// "Changing eswitch mode is allowed only if there is no VFs created"
+		// (intel/ice/ice_eswitch.c, ice_eswitch_mode_set). ice_get_vf_cfg reports
+		// hw_lan_addr, which virtchnl changes too unless the PF has set it
+		// (ice_can_vf_change_mac).
+		return profile{vfDriver: "iavf", modeBeforeVFs: true, modeWithoutVFs: true, rowFollowsVF: true}
+	case "igb":
+		// No eswitch to set. igb_ndo_get_vf_config reports vf_mac_addresses, which
+		// igb_set_vf_mac_addr changes for the VF unless IGB_VF_FLAG_PF_SET_MAC.
+		return profile{vfDriver: "igbvf", rowFollowsVF: true}
+	case "ixgbe":
+		return profile{vfDriver: "ixgbevf", rowFollowsVF: true} // as igb: ixgbe_set_vf_mac_addr
+	case "i40e":
+		return profile{vfDriver: "iavf", rowFollowsVF: true} // as ice: i40e_vc_add_mac_addr_msg
+	}
+	// VFs first: older drivers refuse switchdev without VFs (broadcom/bnxt/
+	// bnxt_vfr.c: "Enable VFs before setting switchdev mode"). What an unknown
+	// driver reports as administrative address is not trusted.
+	return profile{rowFollowsVF: true}
+}

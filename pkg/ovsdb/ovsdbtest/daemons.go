@@ -50,7 +50,8 @@ func Daemons(t testing.TB) *OVS {
 		}
 	})
 	d.startDatabase(t)
-	o.Transact(t, ovsdb.Insert("Open_vSwitch", ovsdb.Row{}, ""))
+	// The start script ovs-ctl writes the version; the daemons never do.
+	o.Transact(t, ovsdb.Insert("Open_vSwitch", ovsdb.Row{"ovs_version": "0.0.0"}, ""))
 	d.startSwitch(t)
 	// The first configuration is through when cur_cfg has followed.
 	o.Transact(t, ovsdb.Mutate("Open_vSwitch", ovsdb.All(), ovsdb.Mutation{Column: "next_cfg", Mutator: "+=", Value: 1}))

@@ -1,0 +1,96 @@
+package offload
+
+import (
+	"context"
+	"fmt"
+
+	"sluice.dev/sluice/pkg/ovsdb"
+)
+
+// rows is what the database holds about a representor and about the bridges.
+type rows struct {
+	bridges []ovsdb.Bridge
+	port    *ovsdb.Port      // of the representor's name
+	iface   *ovsdb.Interface // of the representor's name
+	bridge  *ovsdb.Bridge    // that has port
+	holder  string           // name of the port that has iface, if that is another
+}
+
+// read takes two transactions at most: the second one follows references, so it
+// is not needed when there is no such port yet.
+func read(ctx context.Context, c *ovsdb.Client, representor string) (rows, error) {
+	var r rows
+	out, err := c.Transact(ctx,
+		ovsdb.Select(ovsdb.TableBridge, ovsdb.All(), ovsdb.BridgeColumns()...),
+		ovsdb.Select(ovsdb.TablePort, ovsdb.Is("name", representor), ovsdb.PortColumns()...),
+		ovsdb.Select(ovsdb.TableInterface, ovsdb.Is("name", representor), ovsdb.InterfaceColumns()...),
+	)
+	if err != nil {
+		return r, err
+	}
+	if err := out[0].Decode(&r.bridges); err != nil {
+		return r, fmt.Errorf("read table Bridge: %w", err)
+	}
+	if r.port, err = first[ovsdb.Port](out[1], ovsdb.TablePort); err != nil {
+		return r, err
+	}
+	if r.iface, err = first[ovsdb.Interface](out[2], ovsdb.TableInterface); err != nil {
+		return r, err
+	}
+	var follow []ovsdb.Op
+	switch {
+	case r.port != nil:
+		follow = append(follow, ovsdb.Select(ovsdb.TableBridge, ovsdb.Includes("ports", r.port.UUID), ovsdb.BridgeColumns()...))
+	case r.iface != nil:
+		follow = append(follow, ovsdb.Select(ovsdb.TablePort, ovsdb.Includes("interfaces", r.iface.UUID), ovsdb.PortColumns()...))
+	default:
+		return r, nil
+	}
+	if out, err = c.Transact(ctx, follow...); err != nil {
+		return r, err
+	}
+	if r.port != nil {
+		r.bridge, err = first[ovsdb.Bridge](out[0], ovsdb.TableBridge)
+		return r, err
+	}
+	holder, err := first[ovsdb.Port](out[0], ovsdb.TablePort)
+	if holder != nil {
+		r.holder = holder.Name
+	}
+	return r, err
+}
+
+func first[T any](r ovsdb.Result, table string) (*T, error) {
+	var all []T
+	if err := r.Decode(&all); err != nil {
+		return nil, fmt.Errorf("read table %s: %w", table, err)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return &all[0], nil
+}
+
+// asPort says what the rows are in our terms; port must be there.
+func (r rows) asPort() Port {
+	p := Port{Representor: r.port.Name, Owner: r.port.ExternalIDs[OwnerKey]}
+	if r.bridge != nil {
+		p.Bridge = r.bridge.Name
+	}
+	if tag, ok := r.port.Tag.One(); ok {
+		p.VLAN = uint16(tag)
+	}
+	if r.iface != nil && len(r.iface.ExternalIDs) > 0 {
+		p.ExternalIDs = r.iface.ExternalIDs
+	}
+	return p
+}
+
+// taken says that ovs-vswitchd uses the netdev.
+func (r rows) taken() bool {
+	if r.iface == nil {
+		return false
+	}
+	n, ok := r.iface.Ofport.One()
+	return ok && n > 0
+}

@@ -13,7 +13,8 @@
 //   - What is not there is fs.ErrNotExist, what cannot be done ErrNotSupported,
 //     what is in use ErrBusy, what is used up ErrExhausted; the *Error around it
 //     carries operation, object, errno and the kernel's extended ack text.
-//   - A cancelled context leaves the object in one of its two states.
+//   - A cancelled context leaves the object in one of its two states; with one that
+//     has ended already nothing is done, and its error is the answer.
 //   - Lists are consistent, or are read again until they are. One attribute that
 //     cannot be read is one attribute absent, never a failed list.
 //   - Things are named by PCI address, devlink handle and port index, or ifindex

@@ -145,12 +145,12 @@ func (s pci) Bind(ctx context.Context, address, driver string) error {
 			want = native
 		}
 		switch {
-		case !knownDriver(want):
-			return nil, refuse(syscall.ENOENT, "")
 		case bound == want:
 			return nil, nil
 		case bound != "":
 			return nil, refuse(syscall.EBUSY, "")
+		case !knownDriver(want):
+			return nil, refuse(syscall.ENOENT, "")
 		case want == vfioDriver && !s.st.IOMMU:
 			return nil, refuse(syscall.EINVAL, "") // vfio_group_find_or_alloc: no IOMMU group
 		case want != vfioDriver && want != native:

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The driver: PFs and VFs on the PCI bus, and their Ethernet part on the
+ * auxiliary bus. Follows mlx5/core main.c, sriov.c, dev.c and en_main.c.
+ */
+#include <linux/idr.h>
+#include <linux/module.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+
+#include "twin.h"
+
+#define IS_VF 1
+
+static DEFINE_IDA(twin_adev_ida);
+
+/* The Ethernet part */
+
+struct twin_adev {
+	struct auxiliary_device adev;
+	struct twin_func *func;
+};
+
+static const struct devlink_ops twin_eth_devlink_ops = {};
+
+/* mlx5 en/devlink.c, mlx5e_devlink_port_register */
+static int add_eth_port(struct twin_eth *eth)
+{
+	struct twin_port *port = eth->func->port;
+	struct devlink_port_attrs attrs = {};
+	unsigned int index;
+
+	if (twin_func_is_pf(eth->func)) {
+		attrs.flavour = DEVLINK_PORT_FLAVOUR_PHYSICAL;
+		attrs.phys.port_number = port->num;
+		attrs.switch_id.id_len = sizeof(port->card->switch_id);
+		memcpy(attrs.switch_id.id, port->card->switch_id, sizeof(port->card->switch_id));
+		index = twin_port_index(port, TWIN_VPORT_UPLINK);
+	} else {
+		attrs.flavour = DEVLINK_PORT_FLAVOUR_VIRTUAL;
+		index = eth->func->vhca_id << 16;
+	}
+	devlink_port_attrs_set(&eth->dl_port, &attrs);
+	return devlink_port_register(eth->devlink, &eth->dl_port, index);
+}
+
+/* mlx5 en_main.c, _mlx5e_probe. Runs with the devlink lock of the func held. */
+static int eth_probe(struct auxiliary_device *adev, const struct auxiliary_device_id *id)
+{
+	struct twin_func *func = container_of(adev, struct twin_adev, adev)->func;
+	struct twin_port *port = func->port;
+	struct twin_vport *vport = func->vport;
+	struct devlink *devlink;
+	struct twin_eth *eth;
+	int err;
+
+	/* a devlink instance of its own, nested in that of the PCI function */
+	devlink = devlink_alloc_ns(&twin_eth_devlink_ops, sizeof(*eth),
+				   devlink_net(func->devlink), &adev->dev);
+	if (!devlink)
+		return -ENOMEM;
+	eth = devlink_priv(devlink);
+	eth->func = func;
+	eth->devlink = devlink;
+	err = devl_nested_devlink_set(func->devlink, devlink);
+	if (err)
+		goto err_free;
+	devlink_register(devlink);
+	err = add_eth_port(eth);
+	if (err)
+		goto err_register;
+
+	eth->dev = twin_netdev_new(vport ? TWIN_VF : TWIN_PF, func, vport ?: &port->uplink);
+	if (!eth->dev) {
+		err = -ENOMEM;
+		goto err_port;
+	}
+	SET_NETDEV_DEVLINK_PORT(eth->dev, &eth->dl_port);
+	if (vport)
+		rcu_assign_pointer(vport->dev, eth->dev);
+	else
+		rcu_assign_pointer(port->uplink.rep, eth->dev);
+	twin_vport_update_link(vport ?: &port->uplink);
+	err = register_netdev(eth->dev);
+	if (err)
+		goto err_dev;
+	auxiliary_set_drvdata(adev, eth);
+	func->eth = eth;
+	return 0;
+
+err_dev:
+	if (vport)
+		RCU_INIT_POINTER(vport->dev, NULL);
+	else
+		RCU_INIT_POINTER(port->uplink.rep, NULL);
+	synchronize_net();
+	free_netdev(eth->dev);
+err_port:
+	devlink_port_unregister(&eth->dl_port);
+err_register:
+	devlink_unregister(devlink);
+err_free:
+	devlink_free(devlink);
+	return err;
+}
+
+static void eth_remove(struct auxiliary_device *adev)
+{
+	struct twin_eth *eth = auxiliary_get_drvdata(adev);
+	struct twin_func *func = eth->func;
+
+	func->eth = NULL;
+	if (func->vport)
+		RCU_INIT_POINTER(func->vport->dev, NULL);
+	else
+		RCU_INIT_POINTER(func->port->uplink.rep, NULL);
+	unregister_netdev(eth->dev);	/* waits for the packet path, and frees it */
+	devlink_port_unregister(&eth->dl_port);
+	devlink_unregister(eth->devlink);
+	devlink_free(eth->devlink);
+}
+
+static const struct auxiliary_device_id eth_ids[] = {
+	{ .name = TWIN_DRIVER ".eth" },
+	{}
+};
+
+static struct auxiliary_driver eth_driver = {
+	.name = "eth",
+	.probe = eth_probe,
+	.remove = eth_remove,
+	.id_table = eth_ids,
+	/* binding by hand would miss the devlink lock that the func's paths hold */
+	.driver = { .suppress_bind_attrs = true },
+};
+
+static void adev_release(struct device *dev)
+{
+	kfree(container_of(to_auxiliary_dev(dev), struct twin_adev, adev));
+}
+
+/* mlx5 dev.c, add_adev: mlx5_core.eth.N under the PCI function */
+static int add_adev(struct twin_func *func)
+{
+	struct twin_adev *a;
+	int err;
+
+	a = kzalloc(sizeof(*a), GFP_KERNEL);
+	if (!a)
+		return -ENOMEM;
+	a->func = func;
+	a->adev.name = "eth";
+	a->adev.id = func->adev_id;
+	a->adev.dev.parent = &func->pdev->dev;
+	a->adev.dev.release = adev_release;
+	err = auxiliary_device_init(&a->adev);
+	if (err) {
+		kfree(a);
+		return err;
+	}
+	err = __auxiliary_device_add(&a->adev, TWIN_DRIVER);
+	if (err) {
+		auxiliary_device_uninit(&a->adev);
+		return err;
+	}
+	func->adev = &a->adev;
+	return 0;
+}
+
+static void del_adev(struct twin_func *func)
+{
+	if (!func->adev)
+		return;
+	auxiliary_device_delete(func->adev);
+	auxiliary_device_uninit(func->adev);
+	func->adev = NULL;
+}
+
+/* The PCI function */
+
+/* A fault: the VF is there, its netdev comes later. */
+static void late_work(struct work_struct *work)
+{
+	struct twin_func *func = container_of(to_delayed_work(work), struct twin_func, late);
+
+	devl_lock(func->devlink);
+	if (func->loaded && !func->adev && add_adev(func))
+		dev_err(&func->pdev->dev, "Failed to add the Ethernet device\n");
+	devl_unlock(func->devlink);
+}
+
+/*
+ * mlx5 main.c, mlx5_load and mlx5_attach_device: at probe and at the end of a
+ * reload, with the devlink lock held.
+ */
+int twin_func_load(struct twin_func *func)
+{
+	u32 late = 0;
+	int err;
+
+	if (twin_func_is_pf(func)) {
+		err = twin_devlink_flow_params(func);
+		if (err)
+			return err;
+		/* VFs that a reload left on the bus: mlx5 sriov.c, mlx5_sriov_attach */
+		if (pci_num_vf(func->pdev)) {
+			err = twin_eswitch_enable_vfs(func, pci_num_vf(func->pdev));
+			if (err)
+				goto err_params;
+		}
+	} else {
+		late = READ_ONCE(func->port->vf_late_ms);
+	}
+	func->loaded = true;
+	if (late) {
+		schedule_delayed_work(&func->late, msecs_to_jiffies(late));
+		return 0;
+	}
+	err = add_adev(func);
+	if (err)
+		goto err_vfs;
+	return 0;
+
+err_vfs:
+	func->loaded = false;
+	if (twin_func_is_pf(func))
+		twin_eswitch_disable_vfs(func, false);
+err_params:
+	if (twin_func_is_pf(func))
+		twin_devlink_flow_params_gone(func);
+	return err;
+}
+
+/* mlx5 main.c, mlx5_unload_one: the E-Switch ends in legacy mode. */
+void twin_func_unload(struct twin_func *func)
+{
+	if (!func->loaded)
+		return;
+	func->loaded = false;
+	if (twin_func_is_pf(func)) {
+		twin_eswitch_to_legacy(func);
+		twin_eswitch_disable_vfs(func, false);
+	}
+	del_adev(func);
+	if (twin_func_is_pf(func))
+		twin_devlink_flow_params_gone(func);
+}
+
+static int init_func(struct twin_func *func)
+{
+	int err;
+
+	devl_lock(func->devlink);
+	devl_register(func->devlink);
+	err = twin_devlink_params(func);
+	if (err)
+		goto err_register;
+	err = twin_func_load(func);
+	if (err)
+		goto err_params;
+	twin_devlink_reporters(func);
+	devl_unlock(func->devlink);
+	return 0;
+
+err_params:
+	twin_devlink_params_gone(func);
+err_register:
+	devl_unregister(func->devlink);
+	devl_unlock(func->devlink);
+	return err;
+}
+
+static void exit_func(struct twin_func *func)
+{
+	cancel_delayed_work_sync(&func->late);
+	devl_lock(func->devlink);
+	twin_devlink_reporters_gone(func);
+	twin_func_unload(func);
+	twin_devlink_params_gone(func);
+	devl_unregister(func->devlink);
+	devl_unlock(func->devlink);
+}
+
+static void set_owner(struct twin_func *func, struct twin_func *owner)
+{
+	struct twin_port *port = func->port;
+
+	mutex_lock(&port->info_lock);
+	if (func->vport)
+		func->vport->func = owner;
+	else
+		port->func = owner;
+	mutex_unlock(&port->info_lock);
+}
+
+/* mlx5 main.c, probe_one */
+static int twin_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct twin_port *port = twin_pci_port(pdev);
+	struct twin_vport *vport = NULL;
+	struct devlink *devlink;
+	struct twin_func *func;
+	int err, vf;
+
+	if (!port)
+		return -ENODEV;	/* a real card: this driver cannot drive it */
+	if (id->driver_data & IS_VF) {
+		vf = pci_iov_vf_id(pdev);
+		if (vf < 0 || vf >= port->total_vfs)
+			return -ENODEV;
+		vport = &port->vports[vf];
+		err = twin_fault(port, TWIN_OP_VF_PROBE);
+		if (err)
+			return err;
+	}
+	devlink = devlink_alloc(&twin_devlink_ops, sizeof(*func), &pdev->dev);
+	if (!devlink)
+		return -ENOMEM;
+	func = devlink_priv(devlink);
+	func->devlink = devlink;
+	func->pdev = pdev;
+	func->port = port;
+	func->vport = vport;
+	/* the firmware numbers functions: the PFs first, then the VFs of each */
+	func->vhca_id = vport ? TWIN_PORTS + port->num * TWIN_MAX_VFS + vport->num : port->num;
+	INIT_DELAYED_WORK(&func->late, late_work);
+	func->adev_id = ida_alloc(&twin_adev_ida, GFP_KERNEL);
+	if (func->adev_id < 0) {
+		err = func->adev_id;
+		goto err_devlink;
+	}
+	err = pci_enable_device(pdev);
+	if (err)
+		goto err_ida;
+	pci_set_master(pdev);
+	pci_set_drvdata(pdev, func);
+	set_owner(func, func);
+	err = init_func(func);
+	if (err)
+		goto err_pci;
+	return 0;
+
+err_pci:
+	set_owner(func, NULL);
+	pci_set_drvdata(pdev, NULL);
+	pci_disable_device(pdev);
+err_ida:
+	ida_free(&twin_adev_ida, func->adev_id);
+err_devlink:
+	devlink_free(devlink);
+	return err;
+}
+
+/* mlx5 sriov.c, mlx5_sriov_disable: first the VFs on the bus, then their vports. */
+static void disable_sriov(struct twin_func *func, bool clear)
+{
+	pci_disable_sriov(func->pdev);
+	devl_lock(func->devlink);
+	twin_eswitch_disable_vfs(func, clear);
+	devl_unlock(func->devlink);
+}
+
+/* mlx5 main.c, remove_one */
+static void twin_remove(struct pci_dev *pdev)
+{
+	struct twin_func *func = pci_get_drvdata(pdev);
+
+	if (twin_func_is_pf(func))
+		disable_sriov(func, true);
+	exit_func(func);
+	set_owner(func, NULL);
+	pci_set_drvdata(pdev, NULL);
+	pci_disable_device(pdev);
+	ida_free(&twin_adev_ida, func->adev_id);
+	devlink_free(func->devlink);
+}
+
+/* mlx5 sriov.c, mlx5_sriov_enable: first the vports, then the VFs on the bus. */
+static int enable_sriov(struct twin_func *func, int num_vfs)
+{
+	int err;
+
+	err = twin_fault(func->port, TWIN_OP_SRIOV_ENABLE);
+	if (err)
+		return err;
+	devl_lock(func->devlink);
+	err = twin_eswitch_enable_vfs(func, num_vfs);
+	devl_unlock(func->devlink);
+	if (err)
+		return err;
+	err = pci_enable_sriov(func->pdev, num_vfs);
+	if (err) {
+		devl_lock(func->devlink);
+		twin_eswitch_disable_vfs(func, true);
+		devl_unlock(func->devlink);
+	}
+	return err;
+}
+
+static int twin_sriov_configure(struct pci_dev *pdev, int num_vfs)
+{
+	struct twin_func *func = pci_get_drvdata(pdev);
+	int err = 0;
+
+	if (num_vfs)
+		err = enable_sriov(func, num_vfs);
+	else
+		disable_sriov(func, true);
+	return err ?: num_vfs;
+}
+
+static const struct pci_device_id twin_ids[] = {
+	{ PCI_DEVICE(0x15b3, 0x101d) },
+	{ PCI_DEVICE(0x15b3, 0x101e), .driver_data = IS_VF },
+	{}
+};
+
+static struct pci_driver twin_driver = {
+	.name = TWIN_DRIVER,
+	.id_table = twin_ids,
+	.probe = twin_probe,
+	.remove = twin_remove,
+	.sriov_configure = twin_sriov_configure,
+};
+
+/*
+ * Both drivers are registered without a module, or sysfs would link them to one
+ * that is not called mlx5_core. The module stays while they are registered.
+ */
+int twin_core_register(void)
+{
+	int err;
+
+	err = __auxiliary_driver_register(&eth_driver, NULL, TWIN_DRIVER);
+	if (err)
+		return err;
+	err = __pci_register_driver(&twin_driver, NULL, TWIN_DRIVER);
+	if (err)
+		auxiliary_driver_unregister(&eth_driver);
+	return err;
+}
+
+void twin_core_unregister(void)
+{
+	pci_unregister_driver(&twin_driver);
+	auxiliary_driver_unregister(&eth_driver);
+}

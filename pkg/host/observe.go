@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"slices"
@@ -47,15 +48,20 @@ type join struct {
 
 func newJoin(devices []DevlinkDevice, ports []DevlinkPort, links []Link, rdma []RDMADevice) join {
 	j := join{
-		devices:  map[nic.Handle]DevlinkDevice{},
-		ports:    map[nic.Handle][]DevlinkPort{},
-		byIndex:  map[int]Link{},
-		byParent: map[string][]Link{},
-		rdma:     map[string][]string{},
+		devices:  make(map[nic.Handle]DevlinkDevice, len(devices)),
+		ports:    make(map[nic.Handle][]DevlinkPort, len(devices)),
+		byIndex:  make(map[int]Link, len(links)),
+		byParent: make(map[string][]Link, len(links)),
+		rdma:     make(map[string][]string, len(rdma)),
 	}
 	for _, d := range devices {
 		j.devices[d.Handle] = d
 	}
+	// Whatever order the lists came in, the answer is the same.
+	ports, links, rdma = slices.Clone(ports), slices.Clone(links), slices.Clone(rdma)
+	slices.SortFunc(ports, func(a, b DevlinkPort) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(links, func(a, b Link) int { return cmp.Compare(a.Ifindex, b.Ifindex) })
+	slices.SortFunc(rdma, func(a, b RDMADevice) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range ports {
 		j.ports[p.Handle] = append(j.ports[p.Handle], p)
 	}
@@ -168,36 +174,44 @@ type representor struct {
 	nic.Representor
 	mac    nic.MAC
 	hasMAC bool
+	own    bool // its pfnum is the PF's function number
 }
 
 // representors are looked for only under the PF's own devlink handle, or among
 // netdevs whose parent is the PF: the switch id is the card's, and both of its
-// PFs have a VF 0.
+// PFs have a VF 0. What tells pfnum is no more than a tie-break: it is the
+// function number, save where a PF is passed through to a virtual machine, and
+// mlx5 has ports of another PF's VFs ("adjacent") beside its own.
 func (j join) representors(h nic.Handle, address string) map[int]representor {
 	out := map[int]representor{}
+	function := int(address[len(address)-1] - '0')
+	add := func(vf int, r representor) {
+		if had, ok := out[vf]; !ok || r.own && !had.own {
+			out[vf] = r
+		}
+	}
 	for _, p := range j.ports[h] {
 		if p.Flavour != FlavourPCIVF || p.External || p.VF < 0 {
 			continue
 		}
-		r := representor{mac: p.MAC, hasMAC: p.HasMAC}
+		r := representor{mac: p.MAC, hasMAC: p.HasMAC, own: p.PF == function}
 		r.Port = p.Index
 		if l, ok := j.byIndex[p.Ifindex]; ok {
 			r.Netdev = l.Netdev
 		}
-		out[p.VF] = r
+		add(p.VF, r)
 	}
 	if len(out) > 0 {
 		return out
 	}
-	function := address[strings.LastIndexByte(address, '.')+1:]
 	for _, l := range j.byParent[address] {
 		m := vfRepName.FindStringSubmatch(l.PortName)
-		if m == nil || m[1] != function {
+		if m == nil {
 			continue
 		}
-		var r representor
+		r := representor{own: atoi(m[1]) == function}
 		r.Netdev = l.Netdev
-		out[atoi(m[2])] = r
+		add(atoi(m[2]), r)
 	}
 	return out
 }

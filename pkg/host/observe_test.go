@@ -1,0 +1,339 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/host/sim"
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// lists are what a machine answers, as a case has them.
+type lists struct {
+	functions []host.Function
+	devices   []host.DevlinkDevice
+	ports     []host.DevlinkPort
+	links     []host.Link
+	rdma      []host.RDMADevice
+	err       error // of the list of links
+}
+
+// The interfaces' setters are not there: Observe writes nothing.
+type (
+	listPCI struct {
+		host.PCI
+		*lists
+	}
+	listDevlink struct {
+		host.Devlink
+		*lists
+	}
+	linkSetters = host.Links
+	listLinks   struct {
+		linkSetters
+		*lists
+	}
+	listRDMA struct{ *lists }
+)
+
+func (l listPCI) Functions(context.Context) ([]host.Function, error) { return l.functions, nil }
+func (l listDevlink) Devices(context.Context) ([]host.DevlinkDevice, error) {
+	return l.devices, nil
+}
+func (l listDevlink) Ports(context.Context) ([]host.DevlinkPort, error) { return l.ports, nil }
+func (l listLinks) Links(context.Context) ([]host.Link, error)          { return l.links, l.err }
+func (l listRDMA) Devices(context.Context) ([]host.RDMADevice, error)   { return l.rdma, nil }
+
+func (l *lists) machine() host.Machine {
+	return host.Machine{
+		PCI: listPCI{lists: l}, Devlink: listDevlink{lists: l}, Links: listLinks{lists: l}, RDMA: listRDMA{l},
+	}
+}
+
+// observe observes lists, and again with their entries in many other orders: the
+// answer must be one.
+func observe(t *testing.T, l lists) *nic.State {
+	t.Helper()
+	want, err := host.Observe(t.Context(), l.machine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		p := lists{
+			slices.Clone(l.functions), slices.Clone(l.devices), slices.Clone(l.ports), slices.Clone(l.links), slices.Clone(l.rdma), nil,
+		}
+		shuffle(r, p.functions)
+		shuffle(r, p.devices)
+		shuffle(r, p.ports)
+		shuffle(r, p.links)
+		shuffle(r, p.rdma)
+		got, err := host.Observe(t.Context(), p.machine())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("in another order there is another answer:\n%s\nlinks: %+v", d, p.links)
+		}
+	}
+	return &want
+}
+
+func shuffle[T any](r *rand.Rand, s []T) {
+	r.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
+}
+
+const card = "0000:3b:00."
+
+// pfAt is PF number fn of the card, with n VFs.
+func (l *lists) pfAt(fn, n int) {
+	address := fmt.Sprintf("%s%d", card, fn)
+	l.functions = append(l.functions, host.Function{Address: address, Driver: "mlx5_core", VFIndex: -1, TotalVFs: 8, NumVFs: n})
+	for i := range n {
+		l.functions = append(l.functions, host.Function{
+			Address: vfAt(fn, i), Driver: "mlx5_core", PF: address, VFIndex: i, IOMMUGroup: -1,
+		})
+	}
+	l.devices = append(l.devices, host.DevlinkDevice{Handle: nic.PCI(address), Eswitch: nic.Switchdev})
+}
+
+func vfAt(fn, i int) string { return fmt.Sprintf("0000:3b:0%d.%d", 1+fn, i) }
+
+// link adds an interface; its ifindex is its place in the list, counted from 10.
+func (l *lists) link(parent, name, port string) int {
+	ifindex := 10 + len(l.links)
+	o := host.Link{Netdev: nic.Netdev{Name: name, Ifindex: ifindex, MTU: 1500}, Parent: parent, PortName: port}
+	if port != "" {
+		o.SwitchID = "b8cef60300a1b2c3"
+	}
+	l.links = append(l.links, o)
+	return ifindex
+}
+
+func (l *lists) port(h nic.Handle, index uint32, f host.Flavour, pf, vf, ifindex int) {
+	l.ports = append(l.ports, host.DevlinkPort{Handle: h, Index: index, Flavour: f, PF: pf, VF: vf, Ifindex: ifindex})
+}
+
+// TestB01UplinkAmongRepresentors: the uplink is not the entry that comes first,
+// nor the one with the shortest or smallest name.
+func TestB01UplinkAmongRepresentors(t *testing.T) {
+	for _, names := range [][]string{
+		{"ens8f1", "0123456789abcde", "ens8f1_1", "ens8f1_2"}, // one still has a dead pod's name
+		{"eth2", "eth10", "eth11", "eth1"},
+		{"zz", "a", "b", "c"},
+	} {
+		for _, withPorts := range []bool{true, false} {
+			var l lists
+			l.pfAt(1, 3)
+			pf := card + "1"
+			reps := []int{l.link(pf, names[1], "pf1vf0"), l.link(pf, names[2], "pf1vf1"), l.link(pf, names[3], "pf1vf2")}
+			uplink := l.link(pf, names[0], "p1")
+			if withPorts {
+				l.port(nic.PCI(pf), 131071, host.FlavourPhysical, -1, -1, uplink)
+				for i, ifindex := range reps {
+					l.port(nic.PCI(pf), uint32(65537+i), host.FlavourPCIVF, 1, i, ifindex)
+				}
+			}
+			p := observe(t, l).PF(nic.PCI(pf))
+			if p.Uplink.Name != names[0] || p.PortName != "p1" {
+				t.Errorf("%q: uplink %+v, port %q", names, p.Uplink, p.PortName)
+			}
+			for i, v := range p.VFs {
+				if v.Rep.Netdev.Name != names[i+1] {
+					t.Errorf("%q: VF %d has representor %+v", names, i, v.Rep)
+				}
+			}
+		}
+	}
+}
+
+// TestB03OneSwitchIDForTwoPFs: two PFs of one card with one switch id; each VF has
+// the representor of its own PF, also where both PFs call theirs pf0vfN.
+func TestB03OneSwitchIDForTwoPFs(t *testing.T) {
+	for _, withPorts := range []bool{true, false} {
+		testTwoPFs(t, withPorts, func(fn, i int) string { return fmt.Sprintf("pf%dvf%d", fn, i) })
+		testTwoPFs(t, withPorts, func(_, i int) string { return fmt.Sprintf("pf0vf%d", i) })
+	}
+}
+
+func testTwoPFs(t *testing.T, withPorts bool, portName func(fn, i int) string) {
+	t.Helper()
+	var l lists
+	for fn := range 2 {
+		l.pfAt(fn, 2)
+		pf := fmt.Sprintf("%s%d", card, fn)
+		for i := range 2 {
+			ifindex := l.link(pf, fmt.Sprintf("rep%d%d", fn, i), portName(fn, i))
+			if withPorts {
+				l.port(nic.PCI(pf), uint32(fn<<16|i+1), host.FlavourPCIVF, fn, i, ifindex)
+			}
+		}
+		uplink := l.link(pf, fmt.Sprintf("up%d", 1-fn), fmt.Sprintf("p%d", fn))
+		if withPorts {
+			l.port(nic.PCI(pf), uint32(fn<<16|0xffff), host.FlavourPhysical, -1, -1, uplink)
+		}
+	}
+	s := observe(t, l)
+	for fn := range 2 {
+		p := s.PF(nic.PCI(fmt.Sprintf("%s%d", card, fn)))
+		if want := fmt.Sprintf("up%d", 1-fn); p.Uplink.Name != want {
+			t.Errorf("PF %d has uplink %+v: want %s", fn, p.Uplink, want)
+		}
+		for i, v := range p.VFs {
+			if want := fmt.Sprintf("rep%d%d", fn, i); v.Rep.Netdev.Name != want {
+				t.Errorf("ports %v, PF %d VF %d has representor %+v: want %s", withPorts, fn, i, v.Rep, want)
+			}
+		}
+	}
+}
+
+// Ports that are not the PF's own VFs': another host's (a DPU shows them), and
+// another PF's VFs beside its own.
+func TestForeignPorts(t *testing.T) {
+	var l lists
+	l.pfAt(1, 2)
+	pf := card + "1"
+	h := nic.PCI(pf)
+	l.port(h, 0xffff, host.FlavourPhysical, -1, -1, l.link(pf, "up", "p1"))
+	l.port(h, 1, host.FlavourPCIVF, 0, 0, l.link(pf, "adjacent0", "pf0vf0"))
+	l.port(h, 2, host.FlavourPCIVF, 0, 1, l.link(pf, "adjacent1", "pf0vf1"))
+	l.port(h, 7, host.FlavourPCIVF, 1, 0, l.link(pf, "own0", "pf1vf0"))
+	l.port(h, 8, host.FlavourPCIVF, 1, 1, l.link(pf, "own1", "pf1vf1"))
+	l.port(h, 3, host.FlavourPCIVF, 1, 0, l.link(pf, "external0", "c1pf1vf0"))
+	l.ports[len(l.ports)-1].External = true
+	l.port(h, 9, host.FlavourPCISF, 1, -1, l.link(pf, "sf", "pf1sf88"))
+	for i, v := range observe(t, l).PF(h).VFs {
+		if want := fmt.Sprintf("own%d", i); v.Rep.Netdev.Name != want {
+			t.Errorf("VF %d has representor %+v: want %s", i, v.Rep, want)
+		}
+	}
+	l.ports = nil // by the netdevs alone
+	for i, v := range observe(t, l).PF(h).VFs {
+		if want := fmt.Sprintf("own%d", i); v.Rep.Netdev.Name != want {
+			t.Errorf("without devlink: VF %d has representor %+v: want %s", i, v.Rep, want)
+		}
+	}
+}
+
+// TestB05PortNameUnreadable: an interface without a port name is no representor,
+// and spoils nothing for the others.
+func TestB05PortNameUnreadable(t *testing.T) {
+	var l lists
+	l.pfAt(0, 2)
+	pf := card + "0"
+	l.link(pf, "a-broken", "")
+	l.link(pf, "rep1", "pf0vf1")
+	l.link(pf, "up", "p0")
+	p := observe(t, l).PF(nic.PCI(pf))
+	if p.Uplink.Name != "up" || p.VFs[0].Rep.Exists() || p.VFs[1].Rep.Netdev.Name != "rep1" {
+		t.Errorf("%+v", p)
+	}
+
+	// A legacy driver without port names: the one netdev is the uplink.
+	l = lists{}
+	l.pfAt(0, 0)
+	l.devices = nil
+	l.link(pf, "eth0", "")
+	if p := observe(t, l).PF(nic.PCI(pf)); p.Uplink.Name != "eth0" || p.Eswitch != "" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestB25BondedRDMA: under LAG one RDMA device stands for both PFs, on the first;
+// VFs keep theirs, and the second PF is none the worse.
+func TestB25BondedRDMA(t *testing.T) {
+	var l lists
+	for fn := range 2 {
+		l.pfAt(fn, 1)
+		pf := fmt.Sprintf("%s%d", card, fn)
+		l.link(pf, fmt.Sprintf("up%d", fn), fmt.Sprintf("p%d", fn))
+		l.rdma = append(l.rdma, host.RDMADevice{Name: fmt.Sprintf("mlx5_%d", 2+fn), Parent: vfAt(fn, 0)})
+	}
+	l.rdma = append(l.rdma,
+		host.RDMADevice{Name: "mlx5_bond_0", Parent: card + "0"},
+		host.RDMADevice{Name: "rxe0", Netdev: "up0"})
+	s := observe(t, l)
+	var got [][]string
+	for _, p := range s.PFs {
+		got = append(got, p.RDMA, p.VFs[0].RDMA)
+		if p.Driver == "" || !p.Uplink.Exists() {
+			t.Errorf("%+v", p)
+		}
+	}
+	if d := cmp.Diff([][]string{{"mlx5_bond_0"}, {"mlx5_2"}, nil, {"mlx5_3"}}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// What is read of a VF beside its representor.
+func TestVF(t *testing.T) {
+	var l lists
+	l.pfAt(0, 3)
+	pf := card + "0"
+	h := nic.PCI(pf)
+	uplink := l.link(pf, "up", "p0")
+	l.links[0].VFMACs = map[int]nic.MAC{0: {2, 0, 0, 0, 0, 1}, 1: {2, 0, 0, 0, 0, 2}}
+	l.link(vfAt(0, 0), "vf0", "")
+	l.functions[2].Away = true
+	l.port(h, 1, host.FlavourPCIVF, 0, 0, 0) // its netdev is not there yet
+	l.ports[0].HasMAC, l.ports[0].MAC = true, nic.MAC{2, 0, 0, 0, 0, 9}
+	p := observe(t, l).PF(h)
+	if p.Uplink.Ifindex != uplink {
+		t.Errorf("uplink %+v", p.Uplink)
+	}
+	if v := p.VFs[0]; v.Netdev.Name != "vf0" || v.Rep.Exists() || v.Rep.Port != 1 || v.MAC != (nic.MAC{2, 0, 0, 0, 0, 9}) {
+		t.Errorf("VF 0: %+v: want its netdev, its port without one, the port's address", v)
+	}
+	if v := p.VFs[1]; !v.Away || v.Netdev.Exists() || v.MAC != (nic.MAC{2, 0, 0, 0, 0, 2}) {
+		t.Errorf("VF 1: %+v: want away, with the address of the PF's row", v)
+	}
+	if v := p.VFs[2]; v.Away || !v.MAC.IsZero() {
+		t.Errorf("VF 2: %+v: want nothing", v)
+	}
+
+	// In legacy mode the PF's row counts.
+	l.devices[0].Eswitch = nic.Legacy
+	if v := observe(t, l).PF(h).VFs[0]; v.MAC != (nic.MAC{2, 0, 0, 0, 0, 1}) {
+		t.Errorf("legacy: VF 0: %+v", v)
+	}
+
+	// A list that was read while VFs were made: what comes after a gap is not told.
+	l.functions = slices.Delete(l.functions, 2, 3)
+	if n := len(observe(t, l).PF(h).VFs); n != 1 {
+		t.Errorf("%d VFs before the gap: want 1", n)
+	}
+}
+
+func TestObserveFails(t *testing.T) {
+	cause := errors.New("no memory")
+	l := lists{err: cause}
+	if _, err := host.Observe(t.Context(), l.machine()); !errors.Is(err, cause) {
+		t.Errorf("%v: want %v", err, cause)
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	for _, spec := range []string{"mlx5:vfs=128,numvfs=128,mode=switchdev", "mlx5:vfs=16,numvfs=16,mode=switchdev"} {
+		b.Run(spec, func(b *testing.B) {
+			s, err := sim.Parse(spec)
+			if err != nil {
+				b.Fatal(err)
+			}
+			m := s.Machine()
+			b.ReportAllocs()
+			for b.Loop() {
+				st, err := host.Observe(b.Context(), m)
+				if err != nil || len(st.PFs) != 2 || !st.PFs[1].VFs[15].Rep.Exists() {
+					b.Fatal(err, len(st.PFs))
+				}
+			}
+		})
+	}
+}

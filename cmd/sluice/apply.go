@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/pkg/apply"
+)
+
+func applyCommand(o *options) *cobra.Command {
+	var file string
+	var resume bool
+	cmd := &cobra.Command{
+		Use:   "apply (-f FILE | --resume)",
+		Short: "Do the plan; what fails goes back to what was before",
+		Long: `Do the plan of FILE, or with --resume finish what an interrupted run wanted.
+
+Exit status: 0 reached, 1 refused and nothing touched, 3 rolled back.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if resume == (file != "") {
+				return status{exitUsage, errors.New("want either -f FILE or --resume")}
+			}
+			return o.change(cmd, func(ctx context.Context, n *node, r *apply.Runner) (apply.Result, error) {
+				if resume {
+					return r.Resume(ctx)
+				}
+				state, err := n.observe(ctx)
+				if err != nil {
+					return apply.Result{}, err
+				}
+				_, spec, err := wanted(file, state)
+				if err != nil {
+					return apply.Result{}, err
+				}
+				return r.Run(ctx, spec)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "NodeNIC document, - for standard input")
+	cmd.Flags().BoolVar(&resume, "resume", false, "finish what an interrupted run wanted")
+	return cmd
+}
+
+// change runs something that changes the machine, shows its progress, and turns
+// its end into an exit status.
+func (o *options) change(cmd *cobra.Command, do func(context.Context, *node, *apply.Runner) (apply.Result, error)) error {
+	return o.with(func(n *node) error {
+		out := cmd.OutOrStdout()
+		var t *ticks
+		if o.output == "table" {
+			t = newTicks(out)
+		}
+		result, err := do(cmd.Context(), n, n.runner(t.event))
+		if result.Outcome == "" || result.Outcome == apply.Refused {
+			return err
+		}
+		if perr := o.print(out, result, func(w io.Writer) { ending(w, result) }); perr != nil {
+			err = errors.Join(err, perr)
+		}
+		if result.Journal != nil {
+			err = errors.Join(err, fmt.Errorf("journal: %w", result.Journal))
+		}
+		if err != nil && result.Outcome != apply.Reached {
+			return status{exitRolledBack, err}
+		}
+		return err
+	})
+}
+
+// ending is the last line of a run.
+func ending(w io.Writer, r apply.Result) {
+	steps := 0
+	for _, s := range r.Scopes {
+		steps += s.Steps
+	}
+	switch {
+	case r.ID == 0:
+		fmt.Fprintln(w, "nothing to do: the node is as wanted")
+		return
+	case r.TookOver != 0:
+		fmt.Fprintf(w, "run %s, taking over the interrupted run %s: %s, %d steps\n", r.ID, r.TookOver, r.Outcome, steps)
+		return
+	}
+	fmt.Fprintf(w, "run %s: %s, %d steps\n", r.ID, r.Outcome, steps)
+}

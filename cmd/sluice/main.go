@@ -1,0 +1,79 @@
+// Command sluice discovers a node's NICs, brings them to a wanted state by a plan
+// that is shown first, offers their VFs to kubelet, and shows which flows run in
+// hardware.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses. Scripts and units rely on them.
+const (
+	exitReached    = 0
+	exitRefused    = 1 // the input or the question was wrong; nothing was touched
+	exitUsage      = 2
+	exitRolledBack = 3 // something failed on the way; what was touched is back, or said not to be
+)
+
+// status is an error that chooses the exit status.
+type status struct {
+	code int
+	err  error
+}
+
+func (s status) Error() string { return s.err.Error() }
+func (s status) Unwrap() error { return s.err }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process: tests call it.
+func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitReached
+	}
+	fmt.Fprintln(stderr, "sluice: "+err.Error())
+	var s status
+	if errors.As(err, &s) {
+		return s.code
+	}
+	return exitRefused
+}
+
+func newRoot() *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use:               "sluice",
+		Short:             "NICs with a switch inside: planned, sliced, plugged, and proven in hardware",
+		Version:           version(),
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return o.check() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return status{exitUsage, err} })
+	o.bind(root.PersistentFlags())
+	root.AddCommand(
+		observeCommand(o),
+		planCommand(o),
+		applyCommand(o),
+		journalCommand(o),
+		rollbackCommand(o),
+		agentCommand(o),
+	)
+	return root
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/host/linux"
+	"sluice.dev/sluice/pkg/host/sim"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/policy"
+)
+
+// node is the machine that a command works on, with its state folder.
+type node struct {
+	machine host.Machine
+	dir     string
+	close   func() error
+}
+
+// open opens the machine that the flags name.
+func (o *options) open() (*node, error) {
+	dir, err := o.dir()
+	if err != nil {
+		return nil, err
+	}
+	if o.sim != "" {
+		return openSim(o.sim, dir)
+	}
+	m, err := linux.Open(linux.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &node{machine: m.Machine, dir: dir, close: m.Close}, nil
+}
+
+// openSim opens the simulated machine kept in dir, or makes it by spec.
+func openSim(spec, dir string) (*node, error) {
+	made, err := sim.Parse(spec)
+	if err != nil {
+		return nil, fmt.Errorf("--sim: %w\n%s", err, sim.Usage)
+	}
+	path := filepath.Join(dir, "machine.json")
+	kept, err := sim.Load(path)
+	switch {
+	case err == nil:
+		made = kept
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w; remove it to start from --sim anew", err)
+	}
+	return &node{machine: made.Machine(), dir: dir, close: func() error {
+		if made.Writes() == 0 {
+			return nil
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		return made.Save(path)
+	}}, nil
+}
+
+// simDir is the folder of one simulated machine: each --sim has its own.
+func simDir(cache, spec string) string {
+	word := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, spec)
+	sum := sha256.Sum256([]byte(spec))
+	return filepath.Join(cache, "sluice", "sim", fmt.Sprintf("%.32s-%x", word, sum[:4]))
+}
+
+// with opens the machine, does f, and closes it whatever f answers.
+func (o *options) with(f func(*node) error) error {
+	n, err := o.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(n), n.close())
+}
+
+// observe reads the machine, and from the records who holds which VF.
+func (n *node) observe(ctx context.Context) (nic.State, error) {
+	state, err := host.Observe(ctx, n.machine)
+	if err != nil {
+		return state, err
+	}
+	owners, err := record.Owners(n.dir)
+	if err != nil {
+		return state, err
+	}
+	for i := range state.PFs {
+		for j := range state.PFs[i].VFs {
+			vf := &state.PFs[i].VFs[j]
+			vf.Owner = owners[vf.Address]
+		}
+	}
+	return state, nil
+}
+
+// runner changes the machine; progress may be nil.
+func (n *node) runner(progress func(apply.Event)) *apply.Runner {
+	return &apply.Runner{
+		Machine:  n.machine,
+		Journal:  n.journal(),
+		Observe:  n.observe,
+		Progress: progress,
+	}
+}
+
+func (n *node) journal() *apply.Journal {
+	return &apply.Journal{Dir: filepath.Join(n.dir, "journal")}
+}
+
+// wanted reads the document at path ("-": standard input) and resolves it
+// against the observed state.
+func wanted(path string, state nic.State) (*v1alpha1.NodeNIC, nic.Spec, error) {
+	if path == "" {
+		return nil, nic.Spec{}, errors.New("no document: want -f FILE")
+	}
+	source := path
+	if path == "-" {
+		source = "/dev/stdin"
+	}
+	raw, err := os.ReadFile(source)
+	if err != nil {
+		return nil, nic.Spec{}, err
+	}
+	doc, err := policy.Decode(raw)
+	if err != nil {
+		return nil, nic.Spec{}, fmt.Errorf("%s: %w", path, err)
+	}
+	spec, err := policy.Resolve(doc, state)
+	if err != nil {
+		return nil, nic.Spec{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return doc, spec, nil
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/plan"
+)
+
+func planCommand(o *options) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Show the steps that would be done, and what each costs; touches nothing",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.with(func(n *node) error {
+				state, err := n.observe(cmd.Context())
+				if err != nil {
+					return err
+				}
+				_, spec, err := wanted(file, state)
+				if err != nil {
+					return err
+				}
+				spec = plan.Complete(spec, state)
+				if problems := plan.Check(spec, state); len(problems) > 0 {
+					return &apply.RefusedError{Problems: problems}
+				}
+				p, err := plan.Unfold(spec, state)
+				if err != nil {
+					return err
+				}
+				return o.print(cmd.OutOrStdout(), p, func(w io.Writer) { planTable(w, p) })
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "NodeNIC document, - for standard input")
+	return cmd
+}
+
+func planTable(w io.Writer, p plan.Plan) {
+	if len(p.Steps) == 0 {
+		fmt.Fprintln(w, "nothing to do: the node is as wanted")
+		return
+	}
+	for i, s := range p.Steps {
+		fmt.Fprintf(w, "%3d  %s%s\n", i+1, s, impactNote(p.Impacts[i]))
+	}
+	fmt.Fprintf(w, "%d steps, impact: %s\n", len(p.Steps), p.Impact())
+}
+
+func impactNote(i plan.Impact) string {
+	if i == plan.None {
+		return ""
+	}
+	return "  (" + i.String() + ")"
+}

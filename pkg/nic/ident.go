@@ -134,8 +134,9 @@ func (m *MAC) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// SwitchID is phys_switch_id in lower-case hexadecimal, 2 to 64 digits; "" in
-// legacy mode. All ports of one card report the same one (mlx5:
+// SwitchID is phys_switch_id in lower-case hexadecimal, 2 to 64 digits; "" where the
+// driver tells none. It says nothing of the mode: mlx5 and ice give it to the PF's
+// port in legacy mode too (mlx5e_devlink_port_register). All ports of one card report the same one (mlx5:
 // mlx5_esw_get_port_parent_id, the NIC's system image GUID), so it names the
 // card's switch, never a PF.
 type SwitchID string

@@ -27,7 +27,7 @@ type PF struct {
 	Driver  string `json:"driver,omitempty"`
 	NUMA    int    `json:"numa"` // -1: the platform does not say
 
-	// Eswitch and what hangs on it. SwitchID is "" in legacy mode.
+	// Eswitch and what hangs on it. A SwitchID does not mean switchdev mode.
 	Eswitch  Eswitch  `json:"eswitch,omitempty"`
 	SwitchID SwitchID `json:"switchID,omitempty"`
 	PortName string   `json:"portName,omitempty"` // phys_port_name, p0

@@ -20,8 +20,8 @@ import (
 	"sluice.dev/sluice/pkg/nic"
 )
 
-// ErrNoFamily says that the kernel has no devlink: no driver in it uses it.
-var ErrNoFamily = fmt.Errorf("the kernel has no devlink: %w", unix.EOPNOTSUPP)
+// ErrNoFamily says that the kernel has no devlink, and so no device of it.
+var ErrNoFamily = fmt.Errorf("the kernel has no devlink: %w", unix.ENODEV)
 
 // Client asks one network namespace's devlink. It may be used by many
 // goroutines: reads share a socket, each write has its own, because a mode

@@ -78,3 +78,16 @@ func (s *Sys) Probe(address string) error {
 func (s *Sys) Unbind(address, driver string) error {
 	return write(s.path("drivers", driver, "unbind"), address)
 }
+
+// Away says whether the function has a netdev, and none in the namespace of the
+// mount.
+func (s *Sys) Away(address string) bool {
+	var r reader
+	d, err := openDir(s.device(address))
+	if err != nil {
+		return false
+	}
+	defer d.close()
+	there, filled := r.peek(d, "net")
+	return there && !filled
+}

@@ -1,0 +1,222 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"sluice.dev/sluice/pkg/devlink"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/pci"
+)
+
+// eswitches is the machine's devlink.
+type eswitches struct {
+	sys     *pci.Sys
+	root    string // sysfs
+	devlink *devlink.Client
+	links   *links
+	brief   bool
+}
+
+// Devices asks each instance that is no VF's for its eswitch and info; a VF's,
+// of which there are hundreds, has no eswitch and its PF's serial number.
+func (e eswitches) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
+	handles, err := e.devlink.Devices(ctx)
+	if err != nil {
+		return nil, fail("list", "devlink devices", err)
+	}
+	out := make([]host.DevlinkDevice, 0, len(handles))
+	for _, h := range handles {
+		if err := begin(ctx, "list", "devlink devices"); err != nil {
+			return nil, err
+		}
+		out = append(out, e.device(h))
+	}
+	slices.SortFunc(out, func(a, b host.DevlinkDevice) int { return a.Handle.Compare(b.Handle) })
+	return out, nil
+}
+
+func (e eswitches) device(h nic.Handle) host.DevlinkDevice {
+	d := host.DevlinkDevice{Handle: h}
+	if h.Bus == "pci" {
+		d.Driver = e.sys.Driver(h.Name)
+		if _, isVF := e.sys.PF(h.Name); isVF {
+			return d
+		}
+	}
+	if s, err := e.devlink.Eswitch(h); err == nil {
+		d.Eswitch, d.Inline, d.Encap = s.Mode, s.Inline, s.Encap
+	}
+	if e.brief && d.Driver != "" {
+		return d
+	}
+	if i, err := e.devlink.Info(h); err == nil {
+		d.Serial = i.Serial
+		if i.Driver != "" {
+			d.Driver = i.Driver
+		}
+	}
+	return d
+}
+
+func (e eswitches) Ports(ctx context.Context) ([]host.DevlinkPort, error) {
+	ports, err := e.devlink.Ports(ctx)
+	if err != nil {
+		return nil, fail("list", "devlink ports", err)
+	}
+	out := make([]host.DevlinkPort, len(ports))
+	for i, p := range ports {
+		out[i] = host.DevlinkPort{
+			Handle: p.Handle, Index: p.Index, Flavour: host.Flavour(p.Flavour), Controller: p.Controller, External: p.External,
+			PF: p.PF, VF: p.VF, Ifindex: p.Ifindex, Netdev: p.Netdev,
+		}
+		if p.Function != nil && p.Function.MAC != nil {
+			out[i].HasMAC, out[i].MAC = true, *p.Function.MAC
+		}
+	}
+	return out, nil
+}
+
+func (e eswitches) SetEswitch(ctx context.Context, h nic.Handle, m nic.Eswitch) error {
+	op := fmt.Sprintf("set eswitch mode %s", m)
+	if err := begin(ctx, op, h.String()); err != nil {
+		return err
+	}
+	if m != nic.Legacy && m != nic.Switchdev {
+		return refuse(op, h.String(), unix.EINVAL, fmt.Errorf("want %s or %s: %w", nic.Legacy, nic.Switchdev, unix.EINVAL))
+	}
+	was, err := e.devlink.Eswitch(h)
+	if err != nil {
+		return fail(op, h.String(), err)
+	}
+	uplink := e.hasUplink(ctx, h)
+	if was.Mode != m {
+		if err := e.devlink.SetEswitchMode(h, m); err != nil {
+			return fail(op, h.String(), err)
+		}
+	}
+	return fail(op, h.String(), e.await(ctx, h, m, e.numVFs(h), uplink))
+}
+
+// mode gives the eswitch mode, "" when the device has no eswitch.
+func (e eswitches) mode(h nic.Handle) (nic.Eswitch, error) {
+	s, err := e.devlink.Eswitch(h)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
+		return "", nil
+	}
+	return s.Mode, err
+}
+
+// numVFs reads the count of a device on any bus: netdevsim has the attribute too.
+func (e eswitches) numVFs(h nic.Handle) int {
+	b, err := os.ReadFile(fmt.Sprintf("%s/bus/%s/devices/%s/sriov_numvfs", e.root, h.Bus, h.Name))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+func (e eswitches) hasUplink(ctx context.Context, h nic.Handle) bool {
+	ports, err := e.devlink.Ports(ctx)
+	return err == nil && slices.ContainsFunc(ports, func(p devlink.Port) bool { return p.Handle == h && isUplink(p) })
+}
+
+func isUplink(p devlink.Port) bool {
+	return p.Flavour == string(host.FlavourPhysical) && p.Ifindex != 0
+}
+
+// await waits until the representors of n VFs are there with their netdevs, in
+// legacy mode until there are none; and for the uplink's netdev if uplink says
+// that there was one, because older drivers make it anew.
+func (e eswitches) await(ctx context.Context, h nic.Handle, m nic.Eswitch, n int, uplink bool) error {
+	return until(ctx, limit(n), func() (string, error) {
+		ports, err := e.devlink.Ports(ctx)
+		if err != nil {
+			return "", err
+		}
+		there, named := map[int]bool{}, 0
+		up := false
+		for _, p := range ports {
+			switch {
+			case p.Handle != h:
+			case isUplink(p):
+				up = true
+			case p.Flavour == string(host.FlavourPCIVF) && !p.External && p.VF >= 0:
+				named++
+				if p.Ifindex != 0 {
+					there[p.VF] = true
+				}
+			}
+		}
+		if m != nic.Switchdev {
+			n = 0
+		}
+		switch {
+		case uplink && !up:
+			return "the uplink has no netdev", nil
+		case n == 0 && named > 0:
+			return fmt.Sprintf("%d representors are still there", named), nil
+		case n > 0 && named == 0:
+			return e.awaitByName(ctx, h, n)
+		}
+		for i := range n {
+			if !there[i] {
+				return fmt.Sprintf("VF %d has no representor", i), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+// awaitByName looks for representors of a driver that makes no devlink ports for
+// VFs, as drivers before Linux 5.9 did.
+func (e eswitches) awaitByName(ctx context.Context, h nic.Handle, n int) (string, error) {
+	list, err := e.links.Links(ctx)
+	if err != nil {
+		return "", err
+	}
+	there := map[string]bool{}
+	for _, l := range list {
+		if l.Parent == h.Name {
+			_, vf, _ := strings.Cut(l.PortName, "vf")
+			there[vf] = true
+		}
+	}
+	for i := range n {
+		if !there[strconv.Itoa(i)] {
+			return fmt.Sprintf("VF %d has no representor", i), nil
+		}
+	}
+	return "", nil
+}
+
+func (e eswitches) SetPortMAC(ctx context.Context, h nic.Handle, port uint32, mac nic.MAC) error {
+	op, object := "set hw_addr "+mac.String(), fmt.Sprintf("%s/%d", h, port)
+	if err := begin(ctx, op, object); err != nil {
+		return err
+	}
+	was, err := e.devlink.Port(h, port)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.2 a port that is not there
+		return refuse(op, object, unix.ENODEV, fmt.Errorf("no such port: %w", fs.ErrNotExist))
+	}
+	if err != nil {
+		return fail(op, object, err)
+	}
+	if was.Function != nil && was.Function.MAC != nil && *was.Function.MAC == mac {
+		return nil
+	}
+	return fail(op, object, e.devlink.SetPortFunction(h, port, devlink.FunctionChange{MAC: &mac}))
+}

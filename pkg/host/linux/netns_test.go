@@ -1,0 +1,174 @@
+package linux
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	vnl "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"sluice.dev/sluice/pkg/host/hosttest"
+	"sluice.dev/sluice/pkg/netlink"
+)
+
+// newNetns makes a network namespace. Its path, a descriptor of this process, is
+// there until close.
+func newNetns(t testing.TB) *os.File {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	home, err := os.Open(netlink.ThreadNetns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer home.Close()
+	var ns *os.File
+	err = netlink.In(int(home.Fd()), func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		ns, err = os.Open(netlink.ThreadNetns)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("make a network namespace: %v", err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+func nsHandle(ns *os.File) netns.NsHandle { return netns.NsHandle(ns.Fd()) }
+
+func pathOf(ns *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", ns.Fd()) }
+
+// openIn opens the machine as seen from a namespace.
+func openIn(t testing.TB, ns *os.File, o Options) *Machine {
+	t.Helper()
+	var m *Machine
+	err := netlink.In(int(ns.Fd()), func() (err error) {
+		m, err = Open(o)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// software adds what the suite wants of software interfaces and namespaces, for a
+// machine whose host's namespace is home.
+type software struct {
+	home *os.File
+	made map[string]*os.File
+}
+
+func (s software) addNetns(t *testing.T) string {
+	ns := newNetns(t)
+	s.made[pathOf(ns)] = ns
+	return pathOf(ns)
+}
+
+func (s software) deleteNetns(t *testing.T, path string) {
+	t.Helper()
+	if err := s.made[path].Close(); err != nil {
+		t.Fatal(err)
+	}
+	delete(s.made, path)
+}
+
+func (s software) handle(t *testing.T, path string) *vnl.Handle {
+	t.Helper()
+	ns := s.home
+	if path != "" {
+		ns = s.made[path]
+	}
+	h, err := vnl.NewHandleAt(nsHandle(ns), unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// addLink makes a veth pair whose other end is up, so that the interface has
+// carrier once it is.
+func (s software) addLink(t *testing.T, path, name string) int {
+	t.Helper()
+	h := s.handle(t, path)
+	peer := fmt.Sprintf("p%.14s", name)
+	a := vnl.NewLinkAttrs()
+	a.Name = name
+	if err := h.LinkAdd(&vnl.Veth{LinkAttrs: a, PeerName: peer}); err != nil {
+		t.Fatalf("add %s: %v", name, err)
+	}
+	t.Cleanup(func() { // with the namespace it goes by itself
+		if l, err := h.LinkByName(peer); err == nil {
+			_ = h.LinkDel(l)
+		}
+	})
+	p, err := h.LinkByName(peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.LinkSetUp(p); err != nil {
+		t.Fatal(err)
+	}
+	l, err := h.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Attrs().Index
+}
+
+func (s software) addAltName(t *testing.T, path string, ifindex int, name string) {
+	t.Helper()
+	h := s.handle(t, path)
+	l, err := h.LinkByIndex(ifindex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.LinkAddAltName(l, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// notNetns is a file that is none.
+func notNetns(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The contract, as far as any kernel goes: no card, only namespaces and veth
+// pairs. The machine's own namespace is a new one for each rule.
+func TestContractInNamespaces(t *testing.T) {
+	newNetns(t) // or skip once, not for each rule
+	hosttest.Run(t, func(t *testing.T) hosttest.Fixture {
+		s := software{home: newNetns(t), made: map[string]*os.File{}}
+		m := openIn(t, s.home, Options{Sys: t.TempDir(), Run: t.TempDir()})
+		const noCard = "a namespace has no PCI functions"
+		const noFault = "this kernel injects no faults"
+		return hosttest.Fixture{
+			Machine: m.Machine,
+			Lacks: map[hosttest.Capability]string{
+				hosttest.SRIOV: noCard, hosttest.Eswitch: noCard, hosttest.ModeWithVFs: noCard, hosttest.PortMAC: noCard,
+				hosttest.TwoPorts: noCard, hosttest.VFIO: noCard, hosttest.RDMA: noCard,
+				hosttest.Counting: "the kernel does not count its writes", hosttest.Faults: noFault,
+			},
+			AddNetns: s.addNetns, DeleteNetns: s.deleteNetns, NotNetns: notNetns(t),
+			AddLink: s.addLink, AddAltName: s.addAltName,
+		}
+	})
+}

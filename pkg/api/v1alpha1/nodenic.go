@@ -76,4 +76,7 @@ type Pool struct {
 	// Driver limits the pool to VFs bound so: kernel or vfio-pci. Left out:
 	// kernel.
 	Driver string `json:"driver,omitempty"`
+
+	// RDMA offers only VFs with an RDMA device, and gives pods its device files.
+	RDMA bool `json:"rdma,omitempty"`
 }

@@ -1,0 +1,50 @@
+// Package deviceplugin offers VFs to Kubernetes: the kubelet's device plugin
+// API, v1beta1.
+//
+// It has two halves. The pure one says what a pool offers and what a container
+// gets, from an observation and nothing else:
+//
+//	pools, err := Resolve(texts, state, wanted) // what people wrote -> []Pool
+//	devices, problems := List(pool, node)       // what the kubelet is told
+//	grant, err := Allocate(pool, node, ids)     // environment and device files
+//
+// The other half is the server around it, one gRPC server and socket a pool:
+//
+//	plugin, err := New(Config{
+//		Pools:   pools,
+//		Observe: func(ctx context.Context) (nic.State, error) { return host.Observe(ctx, m) },
+//		RDMA:    m.RDMA.Devices,
+//		Log:     log,
+//	})
+//	err = plugin.Run(ctx, changes) // until ctx ends
+//
+// Whoever calls Run sends on changes whenever the machine may have changed
+// (netlink, uevents, after an apply, now and then); the plugin observes, and
+// tells the kubelet only if the list is another one.
+//
+// # What is offered
+//
+// A device is a VF, its ID the PCI address. It is listed for as long as the
+// function exists, whoever has it: a VF in a pod's network namespace, or held by
+// sluice's own record, is in use and not gone, so a restart does not change a
+// node's capacity. It is healthy when it has the driver that the pool wants, a
+// representor if its PF is in switchdev mode, and, as long as nobody has it, its
+// netdev, VFIO group file or RDMA files, as the pool needs them.
+//
+// Allocate observes anew each time. It refuses a VF that is not healthy; it does
+// not refuse one that is still in use, because the kubelet may hand on a VF
+// before the last pod's CNI DEL has run: a refusal here fails the new pod for
+// good, while its CNI ADD is retried until the VF is free.
+//
+// # How it keeps a place with the kubelet
+//
+// Everything is judged by state, never by events alone: a pool has its place
+// when its socket is there, the kubelet's socket is the one it registered with,
+// and a ListAndWatch stream is open. If any of these does not hold, the server
+// is taken down and a new one registers, under a new socket name. The new name
+// matters: a kubelet (1.37, devicemanager, PluginConnected) that has not yet
+// noticed the end of the old connection refuses a second one from the same path
+// and then never takes that path again. For the same reason it waits a moment
+// between the two; older kubelets take the end of an old stream for the end of
+// the new one.
+package deviceplugin

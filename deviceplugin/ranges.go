@@ -1,0 +1,97 @@
+package deviceplugin
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxIndex bounds VF indexes: TotalVFs of the SR-IOV capability has 16 bits.
+const maxIndex = 1<<16 - 1
+
+// Range is VF indexes from First to Last, both included.
+type Range struct{ First, Last int }
+
+func (r Range) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// Ranges is a set of VF indexes: ascending, and with a gap between each two.
+// Empty means all.
+type Ranges []Range
+
+// ParseRanges reads indexes such as "0-3,7". "" is all VFs. Parts may come in
+// any order but must not overlap.
+func ParseRanges(s string) (Ranges, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var out Ranges
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, okA := parseIndex(first)
+		b, okB := parseIndex(last)
+		if !okA || !okB || a > b {
+			return nil, fmt.Errorf("%q in %q is no VF index or range: want indexes from 0 to %d, for example 0-3,7", part, s, maxIndex)
+		}
+		out = append(out, Range{a, b})
+	}
+	slices.SortFunc(out, func(a, b Range) int { return a.First - b.First })
+	joined := out[:1]
+	for _, r := range out[1:] {
+		last := &joined[len(joined)-1]
+		switch {
+		case r.First <= last.Last:
+			return nil, fmt.Errorf("%q names VF %d twice: want each index once", s, r.First)
+		case r.First == last.Last+1:
+			last.Last = r.Last
+		default:
+			joined = append(joined, r)
+		}
+	}
+	return joined, nil
+}
+
+func parseIndex(s string) (int, bool) {
+	if s == "" || len(s) > 5 || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil && n <= maxIndex
+}
+
+// String is what ParseRanges reads; "" for all.
+func (r Ranges) String() string {
+	parts := make([]string, len(r))
+	for i, p := range r {
+		parts[i] = p.String()
+	}
+	return strings.Join(parts, ",")
+}
+
+// all writes out what an empty set stands for.
+func (r Ranges) all() Ranges {
+	if len(r) == 0 {
+		return Ranges{{0, maxIndex}}
+	}
+	return r
+}
+
+// shared returns the first stretch of indexes that is in both.
+func (r Ranges) shared(o Ranges) (Range, bool) {
+	for _, a := range r.all() {
+		for _, b := range o.all() {
+			if first, last := max(a.First, b.First), min(a.Last, b.Last); first <= last {
+				return Range{first, last}, true
+			}
+		}
+	}
+	return Range{}, false
+}

@@ -178,9 +178,13 @@ func (c *checker) vf(g *goal, i int, w nic.VFSpec) {
 		c.add(id, fmt.Sprintf("MAC %s, which is set through the PF's netdev in %s mode, and there is none here", w.MAC, modeName(g.mode)),
 			"a PF with its netdev in the host's namespace")
 	}
-	if w.LinkMAC != nil && !g.prof.mayChoose(w.MAC, *w.LinkMAC) {
-		c.add(id, fmt.Sprintf("netdev MAC %s beside MAC %s, from which %s lets no VF depart", w.LinkMAC, w.MAC, driverOr(g.pf)),
-			"one of them, or twice the same")
+	admin := w.MAC
+	if admin == nil && i < len(g.pf.VFs) && g.count == len(g.pf.VFs) {
+		admin = &g.pf.VFs[i].MAC
+	}
+	if w.LinkMAC != nil && !g.prof.mayChoose(admin, *w.LinkMAC) {
+		c.add(id, fmt.Sprintf("netdev MAC %s beside MAC %s, from which %s lets no VF depart", w.LinkMAC, admin, driverOr(g.pf)),
+			"the address as MAC")
 	}
 }
 

@@ -34,8 +34,7 @@ func completePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 	makes := g.count > 0 && (len(pf.VFs) == 0 || g.removes())
 	if makes || g.removes() {
 		g.want.VFCount = &g.count
-		// Some drivers fall back to legacy mode with their last VF
-		// (netdevsim/dev.c, broadcom/bnxt/bnxt_sriov.c).
+		// Some drivers fall back to legacy mode with their last VF.
 		g.want.Eswitch = cmp.Or(g.want.Eswitch, g.mode)
 	}
 	if makes && g.want.Autoprobe == nil {
@@ -47,7 +46,7 @@ func completePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 				*g.entry(i) = g.keep(i)
 			}
 		}
-	} else if g.startsUnbound() {
+	} else if g.afterRemoval().startsUnbound() {
 		for i := range g.count {
 			if w := g.entry(i); w.Driver == "" {
 				w.Driver = nic.DriverNone
@@ -58,6 +57,15 @@ func completePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 		}
 	}
 	return g.want
+}
+
+// afterRemoval is the same goal seen when the VFs that have to go are gone.
+func (g *goal) afterRemoval() *goal {
+	pf := clonePF(g.pf)
+	if g.removes() {
+		SetVFs{PF: pf.Handle, From: len(pf.VFs), To: 0}.predict(&pf)
+	}
+	return goalOf(g.want, pf)
 }
 
 // entry is the entry for VF i, made if there is none.
@@ -75,7 +83,9 @@ func (g *goal) keep(i int) nic.VFSpec {
 		w.Driver = nic.DriverOf(v.Driver)
 	}
 	newMAC := w.MAC != nil && *w.MAC != v.MAC
-	if w.MAC == nil {
+	// A VF that is made anew has none. To wish for none would be in vain with
+	// drivers that fill it in when they bind.
+	if w.MAC == nil && !v.MAC.IsZero() {
 		w.MAC = &v.MAC
 	}
 	if w.Driver == nic.DriverKernel && v.Netdev.Exists() {

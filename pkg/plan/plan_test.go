@@ -208,7 +208,7 @@ func TestComplete(t *testing.T) {
 			state: two,
 			spec:  nic.PFSpec{Eswitch: nic.Legacy},
 			want: nic.PFSpec{Eswitch: nic.Legacy, VFs: []nic.VFSpec{
-				{Driver: nic.DriverKernel, MAC: &nic.MAC{}, LinkMAC: ptr(mac(0x80)), MTU: 1500},
+				{Driver: nic.DriverKernel, LinkMAC: ptr(mac(0x80)), MTU: 1500},
 				{Driver: nic.DriverKernel, MAC: ptr(mac(7)), LinkMAC: ptr(mac(0x81)), MTU: 1500},
 			}},
 		},
@@ -228,7 +228,7 @@ func TestComplete(t *testing.T) {
 			state: pf(handle(0), "ice", nic.Legacy, 1),
 			spec:  nic.PFSpec{Eswitch: nic.Switchdev},
 			want: nic.PFSpec{Eswitch: nic.Switchdev, VFCount: ptr(1), Autoprobe: &on, VFs: []nic.VFSpec{
-				{Driver: nic.DriverKernel, MAC: &nic.MAC{}, LinkMAC: ptr(mac(0x80)), MTU: 1500},
+				{Driver: nic.DriverKernel, LinkMAC: ptr(mac(0x80)), MTU: 1500},
 			}},
 		},
 	}

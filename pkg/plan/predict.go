@@ -27,6 +27,9 @@ func (s Step) Predict(state nic.State) nic.State {
 
 func (a SetVFs) predict(pf *nic.PF) {
 	pf.VFs = nil
+	if a.To == 0 && pf.Eswitch == nic.Switchdev && profileOf(*pf).dropsMode {
+		pf.Eswitch, pf.SwitchID = nic.Legacy, ""
+	}
 	for i := range a.To {
 		v := nic.VF{Index: i, IOMMUGroup: -1}
 		if pf.Autoprobe {

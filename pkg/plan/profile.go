@@ -15,9 +15,13 @@ type profile struct {
 	// modeWithoutVFs: the driver refuses to change the mode while there are VFs.
 	modeWithoutVFs bool
 
+	// dropsMode: with its last VF the device falls back to legacy mode.
+	dropsMode bool
+
 	// rowFollowsVF: the administrative address that the PF reports is also
-	// changed by the VF's own driver, so a bound VF never reports "none"; and a
-	// VF that was given one may not choose another for its netdev.
+	// changed by the VF's own driver, so a bound VF never reports "none", and to
+	// clear it is in vain; and a VF that was given one may not choose another for
+	// its netdev.
 	rowFollowsVF bool
 }
 
@@ -51,7 +55,7 @@ func profileOf(pf nic.PF) profile {
 		return profile{vfDriver: "iavf", rowFollowsVF: true} // as ice: i40e_vc_add_mac_addr_msg
 	}
 	// VFs first: older drivers refuse switchdev without VFs (broadcom/bnxt/
-	// bnxt_vfr.c: "Enable VFs before setting switchdev mode"). What an unknown
-	// driver reports as administrative address is not trusted.
-	return profile{rowFollowsVF: true}
+	// bnxt_vfr.c: "Enable VFs before setting switchdev mode"), and some leave it
+	// with the last one (netdevsim/bus.c, nsim_bus_dev_vfs_disable).
+	return profile{dropsMode: true}
 }

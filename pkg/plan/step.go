@@ -51,6 +51,15 @@ type Action interface {
 // {"op", "object", "from", "to"}, "from" left out where it is not known.
 type Step struct{ Action }
 
+// VF names the VF that s is about; false for a step of the PF itself.
+func (s Step) VF() (nic.VFID, bool) {
+	f := s.form()
+	if f.VF == nil {
+		return nic.VFID{}, false
+	}
+	return nic.VFID{PF: f.PF, Index: *f.VF}, true
+}
+
 // SetVFs makes VFs of a PF that has none, or removes all that it has. The kernel
 // refuses to go from one count to another (drivers/pci/iov.c,
 // sriov_numvfs_store), so one of From and To is 0.

@@ -1,0 +1,548 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/plan"
+)
+
+// ErrNothing is returned by Resume when no run was interrupted.
+var ErrNothing = errors.New("no interrupted run to resume")
+
+// errGaveUp is why a scope that an interrupted run was taking back goes back.
+var errGaveUp = errors.New("it had failed before the interruption")
+
+// DefaultBack bounds the way back when a Runner says nothing else. A card with
+// 128 VFs takes minutes to have them all made and bound.
+const DefaultBack = 15 * time.Minute
+
+// Runner changes a node. Machine and Journal are required.
+type Runner struct {
+	Machine host.Machine
+	Journal *Journal
+
+	// Observe reads the node; nil means host.Observe. Whoever keeps records of
+	// attachments puts the owners of VFs in here (nic.VF.Owner).
+	Observe func(context.Context) (nic.State, error)
+
+	// Probe says whether the node may stay as it now is: nil when it may. It is
+	// asked once, after the last step of all PFs. None means yes.
+	Probe func(context.Context) error
+
+	// Parallel does the PFs at the same time instead of one after another.
+	Parallel bool
+
+	// Progress is told what goes on, one call at a time. None is fine.
+	Progress func(Event)
+
+	// Back bounds the time that going back may take, also when the context that
+	// the run was given has ended; 0 means DefaultBack.
+	Back time.Duration
+}
+
+// Event is one thing that goes on in a run.
+type Event struct {
+	Kind  EventKind
+	Scope nic.Handle
+	Plan  plan.Plan // of EventPlanned
+	Step  plan.Step // of EventStarted, EventDone, EventFailed
+	Back  bool      // it belongs to the way back
+	Err   error     // of EventFailed and EventBack: why
+}
+
+// EventKind is what an Event tells.
+type EventKind string
+
+// The events of a scope: the steps foreseen; each step begun, and done or failed;
+// the scope's turning back; and its end.
+const (
+	EventPlanned EventKind = "planned"
+	EventStarted EventKind = "started"
+	EventDone    EventKind = "done"
+	EventFailed  EventKind = "failed"
+	EventBack    EventKind = "back"
+	EventReached EventKind = "reached"
+)
+
+// Run makes the node what spec wants. The spec may be incomplete; what it does
+// not name ends as it was (plan.Complete).
+//
+// Each PF is a scope of its own: if one fails it goes back to what it was, and
+// the others go on. If the probe fails all go back. A run that was interrupted
+// is taken over: this one goes by how things were before that, goes on where that
+// one stopped if it wanted the same of a PF, and else takes the PF back first, as
+// it does for good with PFs that spec does not name.
+//
+// The error is nil when all was reached, a *RefusedError when nothing was
+// touched, and else tells what became of each scope; Result has the same in
+// parts. Only one run at a time changes a node (*LockedError in the refusal).
+func (r *Runner) Run(ctx context.Context, spec nic.Spec) (Result, error) {
+	return r.locked(func() (Result, error) {
+		open, err := r.Journal.Interrupted()
+		if err != nil {
+			return refuse(err)
+		}
+		return r.run(ctx, KindApply, 0, open, func(nic.State) nic.Spec { return spec })
+	})
+}
+
+// Resume finishes what an interrupted run wanted, and takes those of its PFs
+// back that it was taking back. ErrNothing (refused) if there is none.
+func (r *Runner) Resume(ctx context.Context) (Result, error) {
+	return r.locked(func() (Result, error) {
+		open, err := r.Journal.Interrupted()
+		if err != nil {
+			return refuse(err)
+		}
+		if open == nil {
+			return refuse(ErrNothing)
+		}
+		return r.run(ctx, KindResume, open.ID, open, func(nic.State) nic.Spec { return open.Spec })
+	})
+}
+
+// Rollback makes the PFs that run id named what they were before it, as a run of
+// its own that can be rolled back in turn. VFs that are in use now are spared
+// where that can be. An id that is not in the journal is fs.ErrNotExist (refused).
+func (r *Runner) Rollback(ctx context.Context, id ID) (Result, error) {
+	return r.locked(func() (Result, error) {
+		open, err := r.Journal.Interrupted()
+		if err != nil {
+			return refuse(err)
+		}
+		e, err := r.Journal.Get(id)
+		if err != nil {
+			return refuse(err)
+		}
+		return r.run(ctx, KindRollback, id, open, func(now nic.State) nic.Spec {
+			return plan.Spare(plan.Back(e.Before), now)
+		})
+	})
+}
+
+func refuse(err error) (Result, error) {
+	return Result{Outcome: Refused}, &RefusedError{Err: err}
+}
+
+func (r *Runner) locked(do func() (Result, error)) (Result, error) {
+	unlock, err := r.Journal.lock()
+	if err != nil {
+		return refuse(err)
+	}
+	defer unlock()
+	return do()
+}
+
+// scope is one PF of a run.
+type scope struct {
+	handle nic.Handle
+	want   nic.PFSpec
+	clear  bool // go back to what was before first: an interrupted run wanted something else
+	back   bool // want is what was before, as the scope has failed already
+	left   bool // the spec does not name it
+}
+
+// job is a run at work.
+type job struct {
+	*Runner
+	before nic.State
+	open   *Entry // the interrupted run that is taken over, or nil
+	record *writer
+
+	mu   sync.Mutex // of what several scopes share: Progress and lost
+	lost error      // what could not be written down on the way back
+}
+
+func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want func(nic.State) nic.Spec) (Result, error) {
+	now, err := r.observe(ctx)
+	if err != nil {
+		return refuse(fmt.Errorf("observe the node: %w", err))
+	}
+	before := beginning(now, open)
+	spec := plan.Complete(want(now), before)
+	if problems := plan.Check(spec, before); len(problems) > 0 {
+		return Result{Outcome: Refused}, &RefusedError{Problems: problems}
+	}
+	scopes := scopesOf(kind, spec, before, open)
+	entry := Entry{Kind: kind, Of: of}
+	plans := make([]plan.Plan, len(scopes))
+	steps := 0
+	for i, s := range scopes {
+		entry.Spec.PFs = append(entry.Spec.PFs, s.want)
+		if s.clear {
+			entry.Clear = append(entry.Clear, s.handle)
+		}
+		if plans[i], err = s.foresee(before, now); err != nil {
+			return refuse(err)
+		}
+		steps += len(plans[i].Steps)
+	}
+	if steps == 0 && open == nil {
+		return unchanged(scopes), nil
+	}
+	entry.Before = only(before, entry.Spec)
+	w, err := r.Journal.begin(&entry)
+	if err != nil {
+		return refuse(err)
+	}
+	j := &job{Runner: r, before: before, open: open, record: w}
+	out := Result{ID: entry.ID}
+	if open != nil {
+		out.TookOver = open.ID
+	}
+	j.all(ctx, scopes, plans, &out)
+	out.Outcome = out.outcome()
+	err = out.err()
+	out.Journal = errors.Join(j.lost, w.end(out.Outcome, err), r.Journal.prune())
+	return out, err
+}
+
+func (r *Runner) observe(ctx context.Context) (nic.State, error) {
+	if r.Observe != nil {
+		return r.Observe(ctx)
+	}
+	return host.Observe(ctx, r.Machine)
+}
+
+// beginning is now, with the PFs of an interrupted run as they were before that.
+// Who has their VFs is asked of now.
+func beginning(now nic.State, open *Entry) nic.State {
+	out := now.Clone()
+	if open == nil {
+		return out
+	}
+	old := open.Before.Clone()
+	for i, pf := range out.PFs {
+		was := old.PF(pf.Handle)
+		if was == nil {
+			continue
+		}
+		for v := range was.VFs {
+			was.VFs[v].Owner, was.VFs[v].Away = "", false
+			if v < len(pf.VFs) {
+				was.VFs[v].Owner, was.VFs[v].Away = pf.VFs[v].Owner, pf.VFs[v].Away
+			}
+		}
+		out.PFs[i] = *was
+	}
+	return out
+}
+
+// scopesOf lists the PFs of spec and, to be taken back, those of an interrupted
+// run that spec does not name. PFs that are gone are gone.
+func scopesOf(kind Kind, spec nic.Spec, before nic.State, open *Entry) []scope {
+	var out []scope
+	for _, want := range spec.PFs {
+		s := scope{handle: want.Handle, want: want}
+		if open != nil && open.Before.PF(s.handle) != nil {
+			s.takeOver(kind, before, open)
+		}
+		out = append(out, s)
+	}
+	if open == nil {
+		return out
+	}
+	for _, want := range open.Spec.PFs {
+		h := want.Handle
+		if spec.PF(h) == nil && before.PF(h) != nil {
+			out = append(out, scope{handle: h, want: backOf(before, h), back: true, left: true})
+		}
+	}
+	return out
+}
+
+// takeOver says how to go on with a PF that an interrupted run named. Straight on
+// is right only on the way that it was on: from its states a plan for something
+// else would not know what has been disturbed.
+func (s *scope) takeOver(kind Kind, before nic.State, open *Entry) {
+	last := open.last(s.handle)
+	failed := last == TurningBack || last == RolledBack || last == Failed
+	if kind == KindResume && failed {
+		s.want, s.back = backOf(before, s.handle), true
+		return
+	}
+	wanted := open.Spec.PF(s.handle)
+	s.clear = failed || last == Clearing || open.Damage != "" || wanted == nil || !same(s.want, *wanted)
+}
+
+// same compares as the journal does: what is written alike is alike.
+func same(a, b nic.PFSpec) bool {
+	x, errA := json.Marshal(a)
+	y, errB := json.Marshal(b)
+	return errA == nil && errB == nil && bytes.Equal(x, y)
+}
+
+// foresee unfolds the steps of a scope.
+func (s *scope) foresee(before, now nic.State) (plan.Plan, error) {
+	want := nic.Spec{PFs: []nic.PFSpec{s.want}}
+	if !s.clear {
+		return plan.Unfold(want, now)
+	}
+	out, err := plan.Unfold(plan.Back(before, s.handle), now)
+	if err != nil {
+		return out, err
+	}
+	rest, err := plan.Unfold(want, before)
+	out.Steps = append(out.Steps, rest.Steps...)
+	out.Impacts = append(out.Impacts, rest.Impacts...)
+	return out, err
+}
+
+func backOf(before nic.State, h nic.Handle) nic.PFSpec { return plan.Back(before, h).PFs[0] }
+
+// only is the PFs of state that spec names.
+func only(state nic.State, spec nic.Spec) nic.State {
+	var out nic.State
+	for _, pf := range state.PFs {
+		if spec.PF(pf.Handle) != nil {
+			out.PFs = append(out.PFs, pf)
+		}
+	}
+	return out
+}
+
+func unchanged(scopes []scope) Result {
+	out := Result{Outcome: Reached}
+	for _, s := range scopes {
+		out.Scopes = append(out.Scopes, ScopeResult{Scope: s.handle, Outcome: Reached})
+	}
+	return out
+}
+
+// all does the scopes, asks the probe, and takes them back if it says no.
+func (j *job) all(ctx context.Context, scopes []scope, plans []plan.Plan, out *Result) {
+	for i, s := range scopes {
+		j.progress(Event{Kind: EventPlanned, Scope: s.handle, Plan: plans[i], Back: s.back})
+	}
+	out.Scopes = make([]ScopeResult, len(scopes))
+	j.each(scopes, func(i int, s scope) { out.Scopes[i] = j.one(ctx, s) })
+	if j.Probe == nil || !anyReached(out.Scopes) {
+		return
+	}
+	if out.Probe = j.Probe(ctx); out.Probe == nil {
+		return
+	}
+	j.each(scopes, func(i int, _ scope) {
+		if s := &out.Scopes[i]; s.Outcome == Reached {
+			s.Err = fmt.Errorf("probe: %w", out.Probe)
+			j.goBack(ctx, s)
+		}
+	})
+}
+
+func anyReached(scopes []ScopeResult) bool {
+	for _, s := range scopes {
+		if s.Outcome == Reached {
+			return true
+		}
+	}
+	return false
+}
+
+// each calls do for every scope, in order or at the same time.
+func (j *job) each(scopes []scope, do func(int, scope)) {
+	if !j.Parallel {
+		for i, s := range scopes {
+			do(i, s)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	for i, s := range scopes {
+		wg.Go(func() { do(i, s) })
+	}
+	wg.Wait()
+}
+
+// one takes a scope to what is wanted of it, or back.
+func (j *job) one(ctx context.Context, s scope) ScopeResult {
+	out := ScopeResult{Scope: s.handle, Left: s.left}
+	if s.back {
+		if !s.left {
+			out.Err = errGaveUp
+		}
+		j.goBack(ctx, &out)
+		return out
+	}
+	out.Err = j.there(ctx, s, &out)
+	if out.Err != nil {
+		j.goBack(ctx, &out)
+		return out
+	}
+	out.Outcome = Reached
+	j.progress(Event{Kind: EventReached, Scope: s.handle})
+	return out
+}
+
+// there clears away what an interrupted run left, if need be, and converges.
+func (j *job) there(ctx context.Context, s scope, out *ScopeResult) error {
+	if s.clear {
+		if err := j.converge(ctx, backOf(j.before, s.handle), out); err != nil {
+			return fmt.Errorf("clear away what run %s left: %w", j.open.ID, err)
+		}
+		if err := j.record.scope(s.handle, Cleared, nil); err != nil {
+			return err
+		}
+	}
+	if err := j.converge(ctx, s.want, out); err != nil {
+		return err
+	}
+	return j.record.scope(s.handle, Reached, nil)
+}
+
+// converge is the way there: nothing is done that is not written down.
+func (j *job) converge(ctx context.Context, want nic.PFSpec, out *ScopeResult) error {
+	var state nic.State
+	return Converge(ctx, Loop[nic.State, plan.Step]{
+		Observe: func(ctx context.Context) (nic.State, error) {
+			var err error
+			state, err = j.find(ctx, want.Handle)
+			return state, err
+		},
+		Next: func(state nic.State) (plan.Step, bool) { return plan.NextOf(want, *state.PF(want.Handle)) },
+		Intend: func(s plan.Step) error {
+			if err := j.record.intend(s); err != nil {
+				return err
+			}
+			j.progress(Event{Kind: EventStarted, Scope: want.Handle, Step: s})
+			return nil
+		},
+		Do: func(ctx context.Context, s plan.Step) error { return Do(ctx, j.Machine, state, s) },
+		Done: func(s plan.Step, err error) error {
+			j.ended(s, err, false, out)
+			return j.record.done(s, err)
+		},
+		Limit: limit(want, j.before),
+	})
+}
+
+// ended counts and tells how a step ended.
+func (j *job) ended(s plan.Step, err error, back bool, out *ScopeResult) {
+	kind := EventFailed
+	if err == nil {
+		kind = EventDone
+		out.Steps++
+	}
+	j.progress(Event{Kind: kind, Scope: s.Scope(), Step: s, Err: err, Back: back})
+}
+
+// find observes the node; a PF that has gone is an error.
+func (j *job) find(ctx context.Context, h nic.Handle) (nic.State, error) {
+	state, err := j.observe(ctx)
+	if err == nil && state.PF(h) == nil {
+		err = fmt.Errorf("%s has gone: %w", h, fs.ErrNotExist)
+	}
+	return state, err
+}
+
+// limit is the number of steps of a way that is at most as long as one to there
+// and one back.
+func limit(want nic.PFSpec, before nic.State) int {
+	n := 0
+	if pf := before.PF(want.Handle); pf != nil {
+		n = len(pf.VFs)
+	}
+	if want.VFCount != nil {
+		n = max(n, *want.VFCount)
+	}
+	return 2 * plan.Limit(n)
+}
+
+// goBack takes a scope that has failed (out.Err) to what it was before. It goes
+// on when the context has ended, when the journal cannot be written, and past
+// VFs that fail: what can be put back is put back.
+func (j *job) goBack(ctx context.Context, out *ScopeResult) {
+	h := out.Scope
+	j.progress(Event{Kind: EventBack, Scope: h, Err: out.Err, Back: true})
+	// Who takes the run over finds the scope on its way back.
+	lost := j.record.scope(h, TurningBack, out.Err)
+
+	bound := j.Back
+	if bound <= 0 {
+		bound = DefaultBack
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	defer cancel()
+
+	want := backOf(j.before, h)
+	var errs []error
+	for {
+		err := j.convergeBack(ctx, want, out, &lost)
+		errs = append(errs, err)
+		if err == nil || !giveUp(&want, err) {
+			break
+		}
+	}
+	out.Back, out.Outcome = errors.Join(errs...), RolledBack
+	if out.Back != nil {
+		out.Outcome = Failed
+	}
+	lost = errors.Join(lost, j.record.scope(h, out.Outcome, errors.Join(out.Err, out.Back)))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lost = errors.Join(j.lost, lost)
+}
+
+// giveUp strikes the VF out of want whose step failed; false if the step was not
+// one of a single VF.
+func giveUp(want *nic.PFSpec, err error) bool {
+	var failed *StepError
+	if !errors.As(err, &failed) {
+		return false
+	}
+	s, ok := failed.Step.(plan.Step)
+	if !ok {
+		return false
+	}
+	vf, ok := s.VF()
+	if !ok || vf.Index >= len(want.VFs) || want.VFs[vf.Index] == (nic.VFSpec{}) {
+		return false
+	}
+	want.VFs[vf.Index] = nic.VFSpec{}
+	return true
+}
+
+// convergeBack is the way back. VFs that have come into use meanwhile are spared.
+func (j *job) convergeBack(ctx context.Context, want nic.PFSpec, out *ScopeResult, lost *error) error {
+	var state nic.State
+	return Converge(ctx, Loop[nic.State, plan.Step]{
+		Observe: func(ctx context.Context) (nic.State, error) {
+			var err error
+			state, err = j.find(ctx, want.Handle)
+			return state, err
+		},
+		Next: func(state nic.State) (plan.Step, bool) {
+			return plan.Next(plan.Spare(nic.Spec{PFs: []nic.PFSpec{want}}, state), state)
+		},
+		Intend: func(s plan.Step) error {
+			*lost = errors.Join(*lost, j.record.intend(s))
+			j.progress(Event{Kind: EventStarted, Scope: want.Handle, Step: s, Back: true})
+			return nil
+		},
+		Do: func(ctx context.Context, s plan.Step) error { return Do(ctx, j.Machine, state, s) },
+		Done: func(s plan.Step, err error) error {
+			j.ended(s, err, true, out)
+			*lost = errors.Join(*lost, j.record.done(s, err))
+			return nil
+		},
+		Limit: limit(want, j.before),
+	})
+}
+
+func (j *job) progress(e Event) {
+	if j.Progress == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.Progress(e)
+}

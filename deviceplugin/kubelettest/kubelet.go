@@ -35,7 +35,8 @@ type Options struct {
 	Spare  bool   // remove only kubelet.sock at the start, as when a kubelet listens anew
 
 	// Changed is called after each list that a plugin sends, and after a
-	// connection's end has made devices unhealthy. It must not call the Kubelet.
+	// connection's end has made devices unhealthy, one call at a time. It must not
+	// wait for the Kubelet.
 	Changed func(resource string, devices []*api.Device)
 }
 
@@ -49,6 +50,8 @@ type Kubelet struct {
 	listener *net.UnixListener
 	server   *grpc.Server
 	running  sync.WaitGroup
+
+	telling sync.Mutex // keeps calls of Changed in order
 
 	mu            sync.Mutex
 	changed       chan struct{} // closed at each change of what follows
@@ -285,6 +288,8 @@ func (k *Kubelet) change() {
 
 func (k *Kubelet) tell(resource string) {
 	if k.options.Changed != nil {
+		k.telling.Lock()
+		defer k.telling.Unlock()
 		k.options.Changed(resource, k.Devices(resource))
 	}
 }

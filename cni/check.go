@@ -1,0 +1,175 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Check compares an attachment with what ADD made and prevResult says. All that
+// is wrong with it is told at once; nothing is changed.
+func (p *Plugin) Check(ctx context.Context, args *skel.CmdArgs) error {
+	return report(p.check(ctx, args))
+}
+
+func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
+	c, err := ParseConfig(args.StdinData, args.Args)
+	if err != nil {
+		return err
+	}
+	made, err := madeOf(c, args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Limits.Run)
+	defer cancel()
+
+	store := record.In(c.StateDir)
+	r, err := store.Load(c.VF)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return coded(ErrDamage, "VF %s is not attached to container %s (%s): there is no record of it", c.VF, args.ContainerID, args.IfName)
+	case err != nil:
+		return err
+	case !r.IsOf(args.ContainerID, args.IfName):
+		return coded(ErrDamage, "VF %s is not attached to container %s (%s): it is held by %s", c.VF, args.ContainerID, args.IfName, r.Holder())
+	case !r.Attached():
+		return coded(ErrDamage, "VF %s is not attached to container %s (%s): its record says %s", c.VF, args.ContainerID, args.IfName, r.Progress())
+	}
+	j := p.resume(ctx, store, r, args)
+	defer j.close()
+	if j.pod == nil {
+		return coded(ErrDamage, "VF %s: network namespace %s is not there any more", c.VF, r.Netns)
+	}
+	// What is to be read of addresses and routes hangs on there being some.
+	j.state.Lease = &made.Addressing
+	state, err := j.read(ctx)
+	if err != nil {
+		return err
+	}
+	mac := c.MAC
+	if mac.IsZero() {
+		mac = made.mac
+	}
+	j.want.MTU, j.want.Port = c.MTU, port(c, r, mac)
+	if bad := damage(made, j.want, state); len(bad) > 0 {
+		return coded(ErrDamage, "VF %s of %s: %s", c.VF, r.Holder(), strings.Join(bad, "; "))
+	}
+	if c.IPAM == "" {
+		return nil
+	}
+	// The IPAM plugin is to see prevResult.
+	j.call.Config, j.call.Args = c.Raw, c.Args
+	return p.IPAM.Check(ctx, j.call)
+}
+
+// made is what the result of ADD says about the pod's interface.
+type made struct {
+	name string
+	mac  nic.MAC
+	mtu  int // 0: not said (before 1.1)
+	Addressing
+}
+
+// madeOf finds the pod's interface in prevResult. Routes there belong to no
+// interface in particular, so they are looked at only when no other interface
+// has addresses.
+func madeOf(c Config, args *skel.CmdArgs) (*made, error) {
+	bad := func(format string, a ...any) (*made, error) {
+		return nil, coded(types.ErrInvalidNetworkConfig, "network configuration %q: prevResult "+format, append([]any{c.Name}, a...)...)
+	}
+	if c.Prev == nil {
+		return bad("is missing: want the result of ADD")
+	}
+	i := slices.IndexFunc(c.Prev.Interfaces, func(f *current.Interface) bool {
+		return f.Name == args.IfName && f.Sandbox == args.Netns
+	})
+	if i < 0 {
+		return bad("has no interface %s in %s: want the result of ADD", args.IfName, args.Netns)
+	}
+	f := c.Prev.Interfaces[i]
+	mac, err := nic.ParseMAC(f.Mac)
+	if err != nil {
+		return bad("interface %s: %w", f.Name, err)
+	}
+	m := &made{name: f.Name, mac: mac, mtu: f.Mtu}
+	if c.MTU != 0 {
+		m.mtu = c.MTU
+	}
+	mine := &current.Result{}
+	for _, ip := range c.Prev.IPs {
+		if ip.Interface != nil && *ip.Interface == i {
+			mine.IPs = append(mine.IPs, ip)
+		}
+	}
+	if len(mine.IPs) == 0 {
+		return m, nil
+	}
+	if len(mine.IPs) == len(c.Prev.IPs) {
+		mine.Routes = c.Prev.Routes
+	}
+	a, err := addressing(c.IPAM, mine)
+	if err != nil {
+		return nil, err
+	}
+	m.Addresses, m.Routes = a.Addresses, a.Routes
+	return m, nil
+}
+
+// damage lists how an attachment differs from what was made.
+func damage(m *made, w Want, s State) []string {
+	var bad []string
+	say := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
+	if s.Place != InPod {
+		say("its netdev is not in the pod's network namespace")
+	} else {
+		if s.VF.Name != m.name {
+			say("%s: its name is to be %s", s.vf(), m.name)
+		}
+		if s.VF.MAC != m.mac {
+			say("%s: its MAC is %s, want %s", s.vf(), s.VF.MAC, m.mac)
+		}
+		if m.mtu != 0 && s.VF.MTU != m.mtu {
+			say("%s: its MTU is %d, want %d", s.vf(), s.VF.MTU, m.mtu)
+		}
+		if !s.VF.Up {
+			say("%s is down", s.vf())
+		}
+		for _, a := range m.Addresses {
+			if !slices.Contains(s.Addresses, a) {
+				say("%s lacks address %s", s.vf(), a)
+			}
+		}
+		for _, r := range m.Routes {
+			if !slices.ContainsFunc(s.Routes, func(have host.Route) bool { return sameRoute(have, r) }) {
+				say("%s lacks route %s", s.vf(), r.Dst)
+			}
+		}
+	}
+	if !s.Rep.Exists() {
+		say("its representor is gone")
+	} else if !s.Rep.Up {
+		say("%s is down", s.rep())
+	}
+	if s.Rep.Exists() && m.mtu != 0 && s.Rep.MTU != m.mtu && w.MTU != 0 {
+		say("%s: its MTU is %d, want %d", s.rep(), s.Rep.MTU, m.mtu)
+	}
+	switch want := w.port(&m.Addressing); {
+	case s.Port == nil:
+		say("representor %s is not plugged into bridge %s for it", want.Representor, want.Bridge)
+	case !samePort(*s.Port, want):
+		say("the port of representor %s is %v, want %v", want.Representor, *s.Port, want)
+	}
+	return bad
+}

@@ -1,0 +1,449 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/offload"
+	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/ovsdb"
+)
+
+// job is the work on one recorded attachment, its VF locked.
+type job struct {
+	p     *Plugin
+	store record.Store
+	rec   *record.Record
+	want  Want
+	call  Call
+
+	pod host.NetnsLinks // the attachment's namespace; nil when it cannot be reached
+	sw  Switch          // nil until it is needed
+
+	vf     nic.VFID // zero: the VF is not there
+	port   uint32   // of its representor
+	uplink int      // ifindex of its PF's netdev
+
+	state  State
+	stale  aspect
+	result *current.Result // of the IPAM plugin
+}
+
+// aspect is a part of the state. After a step the part that it touches is read
+// again, and no more: reading everything is the most expensive thing that an
+// attachment could do on a node with hundreds of VFs.
+type aspect uint
+
+const (
+	aspectRep aspect = 1 << iota
+	aspectVF
+	aspectPlace
+	aspectAdminMAC
+	aspectPort
+	aspectAddresses
+	aspectRoutes
+
+	everything aspect = 1<<iota - 1
+)
+
+// touches says what a step changes.
+func touches(s Step) aspect {
+	dev := func(d Dev) aspect {
+		if d.Side == Rep {
+			return aspectRep
+		}
+		return aspectVF
+	}
+	switch s := s.(type) {
+	case SetMTU:
+		return dev(s.Dev)
+	case SetUp:
+		return dev(s.Dev)
+	case SetMAC:
+		return dev(s.Dev)
+	case Rename:
+		return dev(s.Dev)
+	case SetAdminMAC:
+		return aspectAdminMAC
+	case Move, Await:
+		return aspectPlace
+	case Plug, Unplug:
+		return aspectPort
+	case AddAddress:
+		return aspectAddresses
+	case AddRoute:
+		return aspectRoutes
+	case Lease:
+		return aspectAddresses | aspectRoutes
+	}
+	return 0 // Release and Announce cannot be read back
+}
+
+// run converges on goal. The record is to be on the disk.
+func (j *job) run(ctx context.Context, goal record.Goal) error {
+	j.want.Goal = goal
+	entry := func(e record.Entry) error {
+		defer j.p.span("record", "append entry")()
+		e.Time, e.Goal = time.Now().UTC(), goal
+		err := j.store.Append(j.rec, e)
+		if goal == record.Detached {
+			// Entries tell people what happened. A disk that is full must not
+			// keep a VF from going home.
+			return nil
+		}
+		return err
+	}
+	err := apply.Converge(ctx, apply.Loop[State, Step]{
+		Observe: j.read,
+		Next:    func(s State) (Step, bool) { return Next(j.want, s) },
+		Intend:  func(s Step) error { return entry(record.Entry{Step: s.String()}) },
+		Do:      j.do,
+		Done: func(s Step, err error) error {
+			if err == nil {
+				return nil
+			}
+			return entry(record.Entry{Step: s.String(), Err: err.Error()})
+		},
+		Limit: 200,
+	})
+	if err != nil {
+		return err
+	}
+	return entry(record.Entry{Done: true})
+}
+
+// do does one step.
+func (j *job) do(ctx context.Context, step Step) error {
+	defer j.p.span(kindOf(step), step.String())()
+	j.stale |= touches(step)
+	switch s := step.(type) {
+	case SetMTU:
+		return j.links(s.Dev).SetMTU(ctx, s.Dev.Ifindex, s.MTU)
+	case SetUp:
+		return j.links(s.Dev).SetUp(ctx, s.Dev.Ifindex, s.Up)
+	case SetMAC:
+		return j.links(s.Dev).SetMAC(ctx, s.Dev.Ifindex, s.MAC)
+	case Rename:
+		return j.rename(ctx, s)
+	case SetAdminMAC:
+		return j.setAdminMAC(ctx, s.MAC)
+	case Move:
+		if s.To == PodVF {
+			return j.p.Host.Links.Move(ctx, s.Dev.Ifindex, j.rec.Netns)
+		}
+		return j.pod.Move(ctx, s.Dev.Ifindex, "")
+	case Await:
+		return j.await(ctx)
+	case Plug:
+		return j.onSwitch(ctx, func(sw Switch) error { return sw.Plug(ctx, s.Port) })
+	case Unplug:
+		return j.onSwitch(ctx, func(sw Switch) error { return sw.Unplug(ctx, s.Representor, s.Owner) })
+	case Lease:
+		return j.lease(ctx)
+	case Release:
+		if err := j.p.IPAM.Del(ctx, j.call); err != nil {
+			return err
+		}
+		j.state.Released = true
+		return nil
+	case AddAddress:
+		return j.pod.AddAddress(ctx, s.Dev.Ifindex, s.Address)
+	case AddRoute:
+		return j.pod.AddRoute(ctx, s.Dev.Ifindex, s.Route)
+	case Announce:
+		j.announce(ctx, s)
+		return nil
+	}
+	return fmt.Errorf("no way to %s", step)
+}
+
+func (j *job) links(d Dev) host.Links {
+	if d.Side == PodVF {
+		return j.pod
+	}
+	return j.p.Host.Links
+}
+
+// rename gives the VF's netdev a name. Going home it may find that another
+// interface has its name by now; names identify nothing, so it keeps the
+// temporary one rather than being stuck.
+func (j *job) rename(ctx context.Context, s Rename) error {
+	err := j.links(s.Dev).SetName(ctx, s.Dev.Ifindex, s.To)
+	if errors.Is(err, fs.ErrExist) && s.Dev.Side == HostVF && j.want.Goal == record.Detached {
+		j.state.NameTaken = true
+		return nil
+	}
+	return err
+}
+
+// setAdminMAC goes by the port function, or where a driver has none by the PF's
+// netdev, which mlx5 takes in switchdev mode too (esw/legacy.c,
+// mlx5_eswitch_set_vport_mac).
+func (j *job) setAdminMAC(ctx context.Context, mac nic.MAC) error {
+	err := j.p.Host.Devlink.SetPortMAC(ctx, j.vf.PF, j.port, mac)
+	if errors.Is(err, host.ErrNotSupported) && j.uplink != 0 {
+		return j.p.Host.Links.SetVFMAC(ctx, j.uplink, j.vf.Index, mac)
+	}
+	return err
+}
+
+func (j *job) lease(ctx context.Context) error {
+	r, err := j.p.IPAM.Add(ctx, j.call)
+	if err != nil {
+		return err
+	}
+	a, err := addressing(j.call.Plugin, r)
+	if err != nil {
+		return err
+	}
+	j.result, j.state.Lease = r, a
+	return nil
+}
+
+// announce is best effort: neighbours that miss it ask again.
+func (j *job) announce(ctx context.Context, s Announce) {
+	for _, a := range s.Addresses {
+		_ = j.pod.Announce(ctx, s.Dev.Ifindex, a.Addr())
+	}
+	j.state.Announced = true
+}
+
+// await waits for the VF's netdev to appear in the host's namespace.
+func (j *job) await(ctx context.Context) error {
+	home, err := j.p.poll(ctx, j.p.Limits.Return, func(ctx context.Context) (bool, error) {
+		_, ok, err := j.find(ctx, j.p.Host.Links)
+		return ok, err
+	})
+	if err != nil {
+		return err
+	}
+	if !home {
+		return coded(types.ErrTryAgainLater, "the netdev of VF %s is in a network namespace that %s does not lead to any more: want its last process to end",
+			j.rec.VF, j.rec.Netns)
+	}
+	return nil
+}
+
+// read answers the state, reading what is stale of it.
+func (j *job) read(ctx context.Context) (State, error) {
+	if j.stale == everything {
+		st, err := j.p.observe(ctx)
+		if err != nil {
+			return State{}, err
+		}
+		j.look(st)
+	}
+	for _, r := range []struct {
+		aspect aspect
+		read   func(context.Context) error
+	}{
+		{aspectAdminMAC, j.readAdminMAC},
+		{aspectRep, j.readRep},
+		{aspectPlace, j.readPlace},
+		{aspectVF, j.readVF},
+		{aspectAddresses, j.readAddresses},
+		{aspectRoutes, j.readRoutes},
+		{aspectPort, j.readPort},
+	} {
+		if j.stale&r.aspect == 0 {
+			continue
+		}
+		if err := r.read(ctx); err != nil {
+			return State{}, err
+		}
+		j.stale &^= r.aspect
+	}
+	if j.want.Goal == record.Attached {
+		switch {
+		case j.state.Place != AtHome && j.state.Place != InPod:
+			return State{}, coded(ErrKernel, "the netdev of VF %s is gone", j.rec.VF)
+		case !j.state.Rep.Exists():
+			return State{}, coded(ErrKernel, "the representor of VF %s is gone", j.rec.VF)
+		}
+	}
+	return j.state, nil
+}
+
+// look takes from an observation of the whole node what it says about the VF.
+func (j *job) look(st nic.State) {
+	id, vf := st.VFAt(j.rec.VF)
+	j.stale = aspectPlace | aspectPort
+	j.vf, j.port, j.uplink = id, 0, 0
+	j.state.HasAdminMAC, j.state.AdminMAC, j.state.Rep = false, nic.MAC{}, nic.Netdev{}
+	if vf == nil {
+		return
+	}
+	pf := st.PF(id.PF)
+	j.port, j.uplink = vf.Rep.Port, pf.Uplink.Ifindex
+	j.state.Rep = vf.Rep.Netdev
+	j.state.HasAdminMAC = pf.Eswitch == nic.Switchdev && vf.Rep.Exists()
+	j.state.AdminMAC = vf.MAC
+	if vf.Netdev.Exists() {
+		j.state.Place, j.state.VF = AtHome, vf.Netdev
+		j.stale &^= aspectPlace
+	}
+}
+
+func (j *job) readRep(ctx context.Context) error {
+	defer j.p.span("kernel", "read representor")()
+	l, err := j.p.Host.Links.Link(ctx, j.state.Rep.Ifindex)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	j.state.Rep = l.Netdev
+	return nil
+}
+
+func (j *job) readAdminMAC(ctx context.Context) error {
+	st, err := j.p.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if _, vf := st.VFAt(j.rec.VF); vf != nil {
+		j.state.AdminMAC = vf.MAC
+	}
+	return nil
+}
+
+func (j *job) readVF(ctx context.Context) error {
+	if j.state.Place != AtHome && j.state.Place != InPod {
+		return nil
+	}
+	defer j.p.span("kernel", "read VF netdev")()
+	l, err := j.links(j.state.vf()).Link(ctx, j.state.VF.Ifindex)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j.readPlace(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	j.state.VF = l.Netdev
+	return nil
+}
+
+// readPlace looks for the VF's netdev by its PCI address: its ifindex may have
+// changed with the namespace, and its name with anything.
+func (j *job) readPlace(ctx context.Context) error {
+	defer j.p.span("kernel", "find VF netdev")()
+	j.state.Place, j.state.VF = Nowhere, nic.Netdev{}
+	j.stale |= aspectAddresses | aspectRoutes
+	if j.pod != nil {
+		l, ok, err := j.find(ctx, j.pod)
+		if err != nil {
+			return err
+		}
+		if ok {
+			j.state.Place, j.state.VF = InPod, l.Netdev
+			return nil
+		}
+	}
+	l, ok, err := j.find(ctx, j.p.Host.Links)
+	if err != nil {
+		return err
+	}
+	if ok {
+		j.state.Place, j.state.VF = AtHome, l.Netdev
+		return nil
+	}
+	functions, err := j.p.Host.PCI.Functions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range functions {
+		if f.Address == j.rec.VF && f.Away {
+			j.state.Place = Elsewhere
+		}
+	}
+	return nil
+}
+
+// find looks for the VF's netdev among links.
+func (j *job) find(ctx context.Context, links host.Links) (host.Link, bool, error) {
+	all, err := links.Links(ctx)
+	if err != nil {
+		return host.Link{}, false, err
+	}
+	for _, l := range all {
+		if l.Parent == j.rec.VF {
+			return l, true, nil
+		}
+	}
+	return host.Link{}, false, nil
+}
+
+func (j *job) readAddresses(ctx context.Context) (err error) {
+	j.state.Addresses = nil
+	if j.state.Place == InPod && j.state.Lease != nil {
+		defer j.p.span("kernel", "read addresses")()
+		j.state.Addresses, err = j.pod.Addresses(ctx, j.state.VF.Ifindex)
+	}
+	return err
+}
+
+func (j *job) readRoutes(ctx context.Context) (err error) {
+	j.state.Routes = nil
+	if j.state.Place == InPod && j.state.Lease != nil {
+		defer j.p.span("kernel", "read routes")()
+		j.state.Routes, err = j.pod.Routes(ctx, j.state.VF.Ifindex)
+	}
+	return err
+}
+
+// readPort finds the port by the name that the representor had when it was
+// plugged. Without Open vSwitch a detachment takes it for granted that the port
+// is there, so that it gets done whatever else it can.
+func (j *job) readPort(ctx context.Context) error {
+	defer j.p.span("ovsdb", "look up port")()
+	j.state.Port = nil
+	err := j.onSwitch(ctx, func(sw Switch) error {
+		p, err := sw.Lookup(ctx, j.rec.Representor)
+		if err == nil && p.Owner == j.rec.Token() {
+			j.state.Port = &p
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, ovsdb.ErrUnavailable) && j.want.Goal == record.Detached:
+		j.state.Port = &offload.Port{Representor: j.rec.Representor, Owner: j.rec.Token()}
+		return nil
+	}
+	return err
+}
+
+// onSwitch calls f with the switch, connected. A connection that broke is not
+// used again: Open vSwitch may be back by the next call.
+func (j *job) onSwitch(ctx context.Context, f func(Switch) error) error {
+	if j.sw == nil {
+		sw, err := j.p.Switch(ctx, j.rec.OVSDB)
+		if err != nil {
+			return err
+		}
+		j.sw = sw
+	}
+	err := f(j.sw)
+	if errors.Is(err, ovsdb.ErrUnavailable) {
+		j.sw.Close()
+		j.sw = nil
+	}
+	return err
+}
+
+func (j *job) close() {
+	if j.pod != nil {
+		j.pod.Close()
+	}
+	if j.sw != nil {
+		j.sw.Close()
+	}
+}

@@ -1,0 +1,241 @@
+package cni
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/offload"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Want is what an attachment is to be.
+type Want struct {
+	Goal record.Goal
+	VF   string // PCI address
+
+	// Of an attachment.
+	IfName string
+	MAC    nic.MAC // zero: as it is
+	MTU    int     // 0: as it is
+	Port   offload.Port
+
+	// Of both ends.
+	IPAM string // plugin; "" for none
+
+	// Of a detachment.
+	Before record.Before
+}
+
+// Place is where a VF's netdev is.
+type Place int
+
+// The places of a VF's netdev.
+const (
+	Nowhere   Place = iota // there is none: no VF, or no network driver on it
+	AtHome                 // in the host's namespace
+	InPod                  // in the attachment's namespace
+	Elsewhere              // in a namespace that cannot be reached
+)
+
+// State is what was observed of an attachment.
+type State struct {
+	Place Place
+	VF    nic.Netdev // zero unless AtHome or InPod
+
+	// HasAdminMAC: the VF is there with a representor to set its address.
+	HasAdminMAC bool
+	AdminMAC    nic.MAC
+
+	Rep nic.Netdev // zero: none
+
+	// Port is the representor's port, nil when there is none of this owner.
+	Port *offload.Port
+
+	// NameTaken: the name that the VF's netdev had before belongs to another
+	// interface of the host now.
+	NameTaken bool
+
+	// What the IPAM plugin answered in this run: it cannot be asked what it
+	// gave, and giving back twice is no fault (CNI specification, DEL).
+	Lease    *Addressing
+	Released bool
+
+	Addresses []netip.Prefix // of the VF's netdev in the pod
+	Routes    []host.Route   // through it
+	Announced bool
+}
+
+// Addressing is what an IPAM plugin wants of an interface.
+type Addressing struct {
+	Addresses []netip.Prefix
+	Routes    []host.Route
+}
+
+// Next answers the step that brings s nearer to w, false when there is none
+// left. It is pure.
+func Next(w Want, s State) (Step, bool) {
+	var step Step
+	if w.Goal == record.Attached {
+		step = attach(w, s)
+	} else {
+		step = detach(w, s)
+	}
+	return step, step != nil
+}
+
+// TempName is what the netdev of the VF at a PCI address is called on its way
+// between namespaces: unique on the machine, so that neither the pod's names
+// nor the host's can clash with it, and never longer than 15 bytes.
+func TempName(vf string) string {
+	return "sl" + strings.NewReplacer(":", "", ".", "").Replace(vf)
+}
+
+// attach puts the switch's side first, so that the VF finds its port ready, and
+// everything that needs the VF down before it goes up in the pod.
+func attach(w Want, s State) Step {
+	rep, vf := s.rep(), s.vf()
+	switch home, pod := s.Place == AtHome, s.Place == InPod; {
+	case w.MTU != 0 && s.Rep.MTU != w.MTU:
+		return SetMTU{rep, w.MTU}
+	case !s.Rep.Up:
+		return SetUp{rep, true}
+	case home && s.VF.Up:
+		return SetUp{vf, false}
+	case !w.MAC.IsZero() && s.HasAdminMAC && s.AdminMAC != w.MAC:
+		return SetAdminMAC{w.VF, w.MAC}
+	case !w.MAC.IsZero() && s.VF.MAC != w.MAC:
+		return SetMAC{vf, w.MAC}
+	case w.MTU != 0 && s.VF.MTU != w.MTU:
+		return SetMTU{vf, w.MTU}
+	case s.Port == nil || !samePort(*s.Port, w.port(s.Lease)):
+		return Plug{w.port(s.Lease)}
+	case home && s.VF.Name != TempName(w.VF):
+		return Rename{vf, TempName(w.VF)}
+	case home:
+		return Move{vf, PodVF}
+	case pod && s.VF.Name != w.IfName:
+		return Rename{vf, w.IfName}
+	case pod && !s.VF.Up:
+		return SetUp{vf, true}
+	case w.IPAM != "" && s.Lease == nil:
+		return Lease{w.IPAM}
+	}
+	return address(vf, s)
+}
+
+// address configures what the IPAM plugin gave: addresses before the routes
+// that need them, and the news of it last.
+func address(vf Dev, s State) Step {
+	if s.Lease == nil {
+		return nil
+	}
+	for _, a := range s.Lease.Addresses {
+		if !slices.Contains(s.Addresses, a) {
+			return AddAddress{vf, a}
+		}
+	}
+	for _, r := range s.Lease.Routes {
+		if !slices.ContainsFunc(s.Routes, func(have host.Route) bool { return sameRoute(have, r) }) {
+			return AddRoute{vf, r}
+		}
+	}
+	if len(s.Lease.Addresses) > 0 && !s.Announced {
+		return Announce{vf, s.Lease.Addresses}
+	}
+	return nil
+}
+
+// detach takes the VF out first: once the pod cannot use its addresses, they
+// may go to another. The port goes before the addresses for the case that the
+// VF's namespace cannot be reached, and is waited for last.
+func detach(w Want, s State) Step {
+	rep, vf, was := s.rep(), s.vf(), w.Before
+	home, pod := s.Place == AtHome, s.Place == InPod
+	misnamed := s.VF.Name != was.Name && !s.NameTaken
+	switch {
+	case pod && s.VF.Up:
+		return SetUp{vf, false}
+	case pod && s.VF.Name != TempName(w.VF):
+		return Rename{vf, TempName(w.VF)}
+	case pod:
+		return Move{vf, HostVF}
+	case home && s.VF.Up && (s.VF.MAC != was.MAC || s.VF.MTU != was.MTU || misnamed):
+		return SetUp{vf, false}
+	case s.HasAdminMAC && s.AdminMAC != was.AdminMAC:
+		return SetAdminMAC{w.VF, was.AdminMAC}
+	case home && s.VF.MAC != was.MAC:
+		return SetMAC{vf, was.MAC}
+	case home && s.VF.MTU != was.MTU:
+		return SetMTU{vf, was.MTU}
+	case home && misnamed:
+		return Rename{vf, was.Name}
+	case home && s.VF.Up != was.Up:
+		return SetUp{vf, was.Up}
+	case s.Port != nil:
+		return Unplug{s.Port.Representor, s.Port.Owner}
+	case w.IPAM != "" && !s.Released:
+		return Release{w.IPAM}
+	case s.Rep.Exists() && s.Rep.MTU != was.RepMTU:
+		return SetMTU{rep, was.RepMTU}
+	case s.Rep.Exists() && s.Rep.Up != was.RepUp:
+		return SetUp{rep, was.RepUp}
+	case s.Place == Elsewhere:
+		return Await{w.VF}
+	}
+	return nil
+}
+
+func (s State) rep() Dev { return Dev{Rep, s.Rep.Name, s.Rep.Ifindex} }
+
+func (s State) vf() Dev {
+	side := HostVF
+	if s.Place == InPod {
+		side = PodVF
+	}
+	return Dev{side, s.VF.Name, s.VF.Ifindex}
+}
+
+// port is the wanted port, with the addresses as soon as they are known.
+func (w Want) port(lease *Addressing) offload.Port {
+	p := w.Port
+	if lease == nil || len(lease.Addresses) == 0 {
+		return p
+	}
+	words := make([]string, len(lease.Addresses))
+	for i, a := range lease.Addresses {
+		words[i] = a.String()
+	}
+	p.ExternalIDs = maps.Clone(p.ExternalIDs)
+	p.ExternalIDs[idAddresses] = strings.Join(words, ",")
+	return p
+}
+
+// samePort says whether a port is as wanted. External ids that others add
+// (ovn-controller writes ovn-installed) do not count.
+func samePort(have, want offload.Port) bool {
+	if have.Bridge != want.Bridge || have.Representor != want.Representor ||
+		have.VLAN != want.VLAN || have.Owner != want.Owner {
+		return false
+	}
+	for k, v := range want.ExternalIDs {
+		if have.ExternalIDs[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// sameRoute says whether a route is as wanted: what is not wished for is the
+// kernel's to pick.
+func sameRoute(have, want host.Route) bool {
+	want.Priority = cmp.Or(want.Priority, have.Priority)
+	want.Table = cmp.Or(want.Table, have.Table)
+	want.MTU = cmp.Or(want.MTU, have.MTU)
+	want.AdvMSS = cmp.Or(want.AdvMSS, have.AdvMSS)
+	return have == want
+}

@@ -1,0 +1,224 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/pkg/host"
+)
+
+// Versions lists the versions of the CNI specification that the plugin speaks.
+func Versions() []string { return []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} }
+
+// Plugin is the CNI plugin on one node. Its methods are what a runtime's
+// commands call; the errors they return are *types.Error.
+type Plugin struct {
+	Host   host.Machine
+	Switch func(ctx context.Context, endpoint string) (Switch, error)
+	IPAM   IPAM
+	Out    io.Writer // where results go
+	Limits Limits
+
+	// Trace is told of every piece of work when it is done; nil for nobody.
+	Trace func(Span)
+}
+
+// Limits bounds what a command waits for.
+type Limits struct {
+	Lock   time.Duration // another process that works on the same VF
+	Run    time.Duration // the whole of a command
+	Undo   time.Duration // taking a failed ADD back, on top of Run
+	Return time.Duration // a VF coming back from a namespace that ended
+}
+
+// DefaultLimits fit a runtime that gives a pod's network two minutes, as the
+// kubelet does for all of a sandbox's work by default.
+func DefaultLimits() Limits {
+	return Limits{
+		Lock: 15 * time.Second, Run: 60 * time.Second, Undo: 30 * time.Second,
+		Return: 10 * time.Second,
+	}
+}
+
+// Add attaches the VF and prints the result. When it fails, everything is as it
+// was before; only what could not be undone stays recorded for DEL.
+func (p *Plugin) Add(ctx context.Context, args *skel.CmdArgs) error {
+	return report(p.add(ctx, args))
+}
+
+func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
+	c, err := ParseConfig(args.StdinData, args.Args)
+	if err != nil {
+		return err
+	}
+	store := record.In(c.StateDir)
+	unlock, err := p.lock(ctx, store, c.VF)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, p.Limits.Run)
+	defer cancel()
+
+	if err := p.settle(ctx, store, c.VF, args); err != nil {
+		return err
+	}
+	j, err := p.begin(ctx, store, c, args)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if err := j.run(ctx, record.Attached); err != nil {
+		return errors.Join(err, j.undo(ctx))
+	}
+	return j.print(p.Out, c)
+}
+
+// undo takes a failed attachment back, also when time or patience with it has
+// run out.
+func (j *job) undo(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.p.Limits.Undo)
+	defer cancel()
+	if err := j.detach(ctx); err != nil {
+		return fmt.Errorf("and it could not be undone, which is left to DEL: %w", err)
+	}
+	return nil
+}
+
+// detach takes the attachment down and forgets it.
+func (j *job) detach(ctx context.Context) error {
+	j.stale = everything
+	if err := j.run(ctx, record.Detached); err != nil {
+		return err
+	}
+	defer j.p.span("record", "remove")()
+	return j.store.Remove(j.rec.VF)
+}
+
+// settle deals with a record that is there already: the VF of a live owner is
+// left alone; what an owner that is gone, or an ADD that was cut off, has left
+// is taken down.
+func (p *Plugin) settle(ctx context.Context, store record.Store, vf string, args *skel.CmdArgs) error {
+	r, err := store.Load(vf)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	j := p.resume(ctx, store, r, args)
+	defer j.close()
+	switch alive, mine := j.pod != nil, r.IsOf(args.ContainerID, args.IfName); {
+	case alive && mine && r.Attached():
+		return coded(types.ErrInvalidNetworkConfig, "VF %s is attached to %s already: want a DEL before another ADD", vf, r.Holder())
+	case alive && !mine:
+		return coded(types.ErrTryAgainLater, "VF %s is held by %s (%s): want its DEL first", vf, r.Holder(), r.Progress())
+	}
+	if err := j.detach(ctx); err != nil {
+		return fmt.Errorf("take down what %s left of VF %s: %w", r.Holder(), vf, err)
+	}
+	return nil
+}
+
+// resume is the job of a recorded attachment. Its namespace is looked for where
+// the record says and where the runtime says now; a path that leads to another
+// namespace than the recorded one leads nowhere.
+func (p *Plugin) resume(ctx context.Context, store record.Store, r *record.Record, args *skel.CmdArgs) *job {
+	c, _ := ParseConfig(r.Config, r.Args) // it was read without fault once
+	j := &job{
+		p: p, store: store, rec: r, stale: everything,
+		want: Want{VF: r.VF, IfName: r.IfName, IPAM: c.IPAM, Before: r.Before},
+		call: Call{
+			Plugin: c.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
+			IfName: r.IfName, Args: r.Args, Path: args.Path,
+		},
+	}
+	for _, path := range slices.Compact([]string{r.Netns, args.Netns}) {
+		if path == "" {
+			continue
+		}
+		pod, err := p.Host.Netns.Open(ctx, path)
+		if err != nil {
+			continue
+		}
+		if pod.ID() == r.NetnsID {
+			j.pod = pod
+			return j
+		}
+		pod.Close()
+	}
+	// The specification has an empty CNI_NETNS for a namespace that is gone.
+	j.call.Netns = ""
+	return j
+}
+
+// Del takes down whatever the container's interface has, from wherever anything
+// stopped: with no namespace, a second time, after a crash. Without a record
+// nothing is the container's, and nothing is touched.
+func (p *Plugin) Del(ctx context.Context, args *skel.CmdArgs) error {
+	return report(p.del(ctx, args))
+}
+
+func (p *Plugin) del(ctx context.Context, args *skel.CmdArgs) error {
+	stateDir, vf, err := wherefrom(args.StdinData)
+	if err != nil {
+		return err
+	}
+	store := record.In(stateDir)
+	mine, err := store.Find(args.ContainerID, args.IfName)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range mine {
+		errs = append(errs, p.delOne(ctx, store, r.VF, args))
+	}
+	if len(mine) == 0 && vf != "" {
+		// The record of this very VF may be damaged, and then nobody can say
+		// that it is not the container's.
+		if _, err := store.Load(vf); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Plugin) delOne(ctx context.Context, store record.Store, vf string, args *skel.CmdArgs) error {
+	unlock, err := p.lock(ctx, store, vf)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, p.Limits.Run)
+	defer cancel()
+	// Only now that the VF is locked is it sure whose it is.
+	r, err := store.Load(vf)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !r.IsOf(args.ContainerID, args.IfName) {
+		return nil
+	}
+	j := p.resume(ctx, store, r, args)
+	defer j.close()
+	return j.detach(ctx)
+}
+
+func (p *Plugin) lock(ctx context.Context, store record.Store, vf string) (func(), error) {
+	defer p.span("record", "lock")()
+	ctx, cancel := context.WithTimeout(ctx, p.Limits.Lock)
+	defer cancel()
+	return store.Lock(ctx, vf)
+}

@@ -1,0 +1,119 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Version is the format that this package writes, and the newest that it reads.
+const Version = 1
+
+// Record is one attachment: whose it is, what it is made of, and how everything
+// was before.
+type Record struct {
+	Version int       `json:"version"`
+	Started time.Time `json:"started"`
+
+	// The owner.
+	Container string `json:"container"`
+	IfName    string `json:"ifname"`
+	Netns     string `json:"netns"`   // path
+	NetnsID   string `json:"netnsID"` // host.NetnsLinks.ID: tells a path that is used again
+	Pod       Pod    `json:"pod,omitzero"`
+
+	// What it is made of.
+	VF          string     `json:"vf"` // PCI address
+	PF          nic.Handle `json:"pf"`
+	Index       int        `json:"index"` // of the VF among the PF's
+	Representor string     `json:"representor"`
+	Bridge      string     `json:"bridge"`
+	OVSDB       string     `json:"ovsdb"` // endpoint
+
+	// How the attachment was asked for: configuration and CNI_ARGS, for the IPAM
+	// plugin, which releases by what it was called with.
+	Config json.RawMessage `json:"config"`
+	Args   string          `json:"args,omitempty"`
+
+	Before Before `json:"before"`
+
+	// Last is the last entry below the record; zero when there is none.
+	Last Entry `json:"-"`
+}
+
+// Pod is the Kubernetes pod, as far as the runtime named it.
+type Pod struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid,omitempty"`
+}
+
+// Before is what the first act found, and what the last one leaves.
+type Before struct {
+	Name     string  `json:"name"` // of the VF's netdev
+	AdminMAC nic.MAC `json:"adminMAC,omitzero"`
+	MAC      nic.MAC `json:"mac"`
+	MTU      int     `json:"mtu"`
+	Up       bool    `json:"up"`
+	RepMTU   int     `json:"repMTU"`
+	RepUp    bool    `json:"repUp"`
+}
+
+// Entry is one line below a record. Of an act it is written before, with Step
+// alone; only when the act failed there is a second one, with Err.
+type Entry struct {
+	Time time.Time `json:"time"`
+	Goal Goal      `json:"goal"`
+	Step string    `json:"step,omitempty"`
+	Err  string    `json:"err,omitempty"`
+	Done bool      `json:"done,omitempty"` // Goal is reached
+}
+
+// Goal is what the acts were for.
+type Goal string
+
+// The two ends of an attachment.
+const (
+	Attached Goal = "attached"
+	Detached Goal = "detached"
+)
+
+// Attached says that the attachment was completed and not taken down since.
+func (r *Record) Attached() bool { return r.Last.Goal == Attached && r.Last.Done }
+
+// IsOf says that r belongs to this interface of this container.
+func (r *Record) IsOf(container, ifname string) bool {
+	return r.Container == container && r.IfName == ifname
+}
+
+// Token marks as r's what can carry a mark, such as a row in a database. It is
+// unique among the attachments of a node.
+func (r *Record) Token() string { return r.Container + "/" + r.IfName }
+
+// Holder says for people who holds the VF.
+func (r *Record) Holder() string {
+	id := r.Container
+	if len(id) > 12 {
+		id = id[:12]
+	}
+	if r.Pod.Name == "" {
+		return fmt.Sprintf("container %s (%s)", id, r.IfName)
+	}
+	return fmt.Sprintf("pod %s/%s (%s of container %s)", r.Pod.Namespace, r.Pod.Name, r.IfName, id)
+}
+
+// Progress says for people where the work on r stands.
+func (r *Record) Progress() string {
+	switch e := r.Last; {
+	case e.Goal == "":
+		return "not begun"
+	case e.Done:
+		return string(e.Goal)
+	case e.Err != "":
+		return fmt.Sprintf("to be %s, stopped at %q: %s", e.Goal, e.Step, e.Err)
+	default:
+		return fmt.Sprintf("to be %s, at %q", e.Goal, e.Step)
+	}
+}

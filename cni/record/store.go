@@ -1,0 +1,206 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Store is the records of one state directory.
+type Store struct {
+	dir string
+}
+
+// In returns the records below stateDir. Nothing is read or made.
+func In(stateDir string) Store { return Store{filepath.Join(stateDir, "attachments")} }
+
+// Entries that a failing release, tried for ever, adds are dropped when the file
+// has grown to this many bytes.
+const maxFile = 64 << 10
+
+// Load reads the record of the VF at a PCI address; fs.ErrNotExist when nobody
+// holds it. A file that cannot be understood is an error that names it.
+func (s Store) Load(vf string) (*Record, error) {
+	data, err := os.ReadFile(s.file(vf))
+	if err != nil {
+		return nil, err
+	}
+	r, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("attachment record %s: %w", s.file(vf), err)
+	}
+	if r.VF != vf {
+		return nil, fmt.Errorf("attachment record %s: it is of VF %q", s.file(vf), r.VF)
+	}
+	return r, nil
+}
+
+func parse(data []byte) (*Record, error) {
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	r := new(Record)
+	if err := json.Unmarshal(first, r); err != nil {
+		return nil, err
+	}
+	if r.Version != Version {
+		return nil, fmt.Errorf("its version is %d: want %d", r.Version, Version)
+	}
+	for line := range bytes.Lines(rest) {
+		// Entries are not flushed: a power cut may leave half a one.
+		var e Entry
+		if json.Unmarshal(line, &e) == nil {
+			r.Last = e
+		}
+	}
+	return r, nil
+}
+
+// Save writes r anew, without entries, and returns when it is on the disk.
+func (s Store) Save(r *Record) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	r.Version, r.Last = Version, Entry{}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	// The lock on the VF is held, so one temporary name for each VF will do, and
+	// what a crash leaves is written over.
+	tmp := s.file(r.VF) + ".tmp"
+	if err := writeFile(tmp, data); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, s.file(r.VF)); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func writeFile(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Append writes an entry below r. One with Done is on the disk on return.
+func (s Store) Append(r *Record, e Entry) error {
+	if info, err := os.Stat(s.file(r.VF)); err == nil && info.Size() > maxFile {
+		if err := s.Save(r); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(s.file(r.VF), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	// The newline comes first, so that half a line never spoils the next one.
+	if _, err := f.Write(append([]byte("\n"), data...)); err != nil {
+		return err
+	}
+	if e.Done {
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	r.Last = e
+	return nil
+}
+
+// Remove forgets the VF's record, for good on return. None there is success.
+func (s Store) Remove(vf string) error {
+	if err := os.Remove(s.file(vf)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return s.flush()
+}
+
+// Find lists the records of one interface of one container, in order of PCI
+// address. Records that cannot be read are passed over: nobody knows whose they
+// are.
+func (s Store) Find(container, ifname string) ([]*Record, error) {
+	vfs, err := s.vfs()
+	if err != nil {
+		return nil, err
+	}
+	var out []*Record
+	for _, vf := range vfs {
+		if r, err := s.Load(vf); err == nil && r.IsOf(container, ifname) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// Owners says for each held VF, by PCI address, who holds it. A record that
+// cannot be read is an owner all the same: its VF is not free. No directory
+// means that nothing is held.
+func Owners(stateDir string) (map[string]string, error) {
+	s := In(stateDir)
+	vfs, err := s.vfs()
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]string, len(vfs))
+	for _, vf := range vfs {
+		r, err := s.Load(vf)
+		switch {
+		case err == nil:
+			out[vf] = r.Holder()
+		case !errors.Is(err, fs.ErrNotExist):
+			out[vf] = "an unreadable record: " + err.Error()
+		}
+	}
+	return out, nil
+}
+
+// vfs lists the VFs that have a record.
+func (s Store) vfs() ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if vf, ok := strings.CutSuffix(e.Name(), ".json"); ok && nic.IsPCIAddress(vf) {
+			out = append(out, vf)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func (s Store) file(vf string) string { return filepath.Join(s.dir, vf+".json") }
+
+// flush makes the directory's last change durable.
+func (s Store) flush() error {
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

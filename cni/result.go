@@ -1,0 +1,57 @@
+package cni
+
+import (
+	"io"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// print writes the result in the version that the runtime speaks.
+func (j *job) print(out io.Writer, c Config) error {
+	answer := j.answer(c)
+	if c.CNIVersion != current.ImplementedSpecVersion {
+		// The conversion leaves in what is new in 1.1.
+		for _, f := range answer.Interfaces {
+			f.Mtu, f.PciID = 0, ""
+		}
+	}
+	r, err := answer.GetAsVersion(c.CNIVersion)
+	if err != nil {
+		return err
+	}
+	return r.PrintTo(out)
+}
+
+// answer is the result of an attachment: the representor and the pod's
+// interface, in this order, below what plugins before us have made.
+func (j *job) answer(c Config) *current.Result {
+	out := &current.Result{CNIVersion: current.ImplementedSpecVersion, DNS: c.DNS}
+	if c.Prev != nil {
+		out.Interfaces, out.IPs, out.Routes = c.Prev.Interfaces, c.Prev.IPs, c.Prev.Routes
+		if out.DNS.IsEmpty() {
+			out.DNS = c.Prev.DNS
+		}
+	}
+	out.Interfaces = append(out.Interfaces, result(j.state.Rep), result(j.state.VF))
+	index := len(out.Interfaces) - 1
+	pod := out.Interfaces[index]
+	pod.Sandbox, pod.PciID = j.rec.Netns, j.rec.VF
+	if j.result == nil {
+		return out
+	}
+	for _, ip := range j.result.IPs {
+		ip.Interface = &index
+		out.IPs = append(out.IPs, ip)
+	}
+	out.Routes = append(out.Routes, j.result.Routes...)
+	if out.DNS.IsEmpty() {
+		out.DNS = j.result.DNS
+	}
+	return out
+}
+
+func result(n nic.Netdev) *current.Interface {
+	return &current.Interface{Name: n.Name, Mac: n.MAC.String(), Mtu: n.MTU}
+}

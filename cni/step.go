@@ -1,0 +1,193 @@
+package cni
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"sluice.dev/sluice/offload"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Step is one act of an attachment: plain data, its String a full sentence about
+// it for records, errors and traces.
+type Step interface {
+	fmt.Stringer
+	step()
+}
+
+// Dev is a netdev that a step acts on.
+type Dev struct {
+	Side    Side
+	Name    string
+	Ifindex int
+}
+
+// Side says which end of a VF a netdev is, and where.
+type Side int
+
+// The netdevs of an attachment.
+const (
+	Rep    Side = iota // representor, always in the host's namespace
+	HostVF             // VF's netdev in the host's namespace
+	PodVF              // VF's netdev in the pod's namespace
+)
+
+func (d Dev) String() string {
+	switch d.Side {
+	case Rep:
+		return "representor " + d.Name
+	case HostVF:
+		return "VF netdev " + d.Name
+	default:
+		return "VF netdev " + d.Name + " in the pod"
+	}
+}
+
+// The steps.
+type (
+	SetMTU struct {
+		Dev Dev
+		MTU int
+	}
+	SetUp struct {
+		Dev Dev
+		Up  bool
+	}
+	SetMAC struct {
+		Dev Dev
+		MAC nic.MAC
+	}
+	Rename struct {
+		Dev Dev
+		To  string
+	}
+	// SetAdminMAC sets the VF's administrative address on the switch's side.
+	SetAdminMAC struct {
+		VF  string // PCI address
+		MAC nic.MAC
+	}
+	// Move takes the VF's netdev to the pod, or to the host.
+	Move struct {
+		Dev Dev
+		To  Side
+	}
+	// Await waits for the kernel to give back the netdev of a VF whose
+	// namespace is ending: it is moved to the host's when the last user of the
+	// namespace is gone (net/core/dev.c, default_device_exit_net).
+	Await struct {
+		VF string // PCI address
+	}
+	Plug   struct{ Port offload.Port }
+	Unplug struct{ Representor, Owner string }
+
+	// Lease asks the IPAM plugin for addresses, Release gives them back.
+	Lease   struct{ Plugin string }
+	Release struct{ Plugin string }
+
+	AddAddress struct {
+		Dev     Dev
+		Address netip.Prefix
+	}
+	AddRoute struct {
+		Dev   Dev
+		Route host.Route
+	}
+	// Announce tells the neighbours where the addresses are now.
+	Announce struct {
+		Dev       Dev
+		Addresses []netip.Prefix
+	}
+)
+
+func (SetMTU) step()      {}
+func (SetUp) step()       {}
+func (SetMAC) step()      {}
+func (Rename) step()      {}
+func (SetAdminMAC) step() {}
+func (Move) step()        {}
+func (Await) step()       {}
+func (Plug) step()        {}
+func (Unplug) step()      {}
+func (Lease) step()       {}
+func (Release) step()     {}
+func (AddAddress) step()  {}
+func (AddRoute) step()    {}
+func (Announce) step()    {}
+
+func (s SetMTU) String() string { return fmt.Sprintf("set MTU %d of %s", s.MTU, s.Dev) }
+func (s SetMAC) String() string { return fmt.Sprintf("set MAC %s of %s", s.MAC, s.Dev) }
+func (s Rename) String() string { return fmt.Sprintf("rename %s to %s", s.Dev, s.To) }
+
+func (s SetUp) String() string {
+	if s.Up {
+		return fmt.Sprintf("set %s up", s.Dev)
+	}
+	return fmt.Sprintf("set %s down", s.Dev)
+}
+
+func (s SetAdminMAC) String() string {
+	if s.MAC.IsZero() {
+		return "clear administrative MAC of VF " + s.VF
+	}
+	return fmt.Sprintf("set administrative MAC %s of VF %s", s.MAC, s.VF)
+}
+
+func (s Move) String() string {
+	if s.To == PodVF {
+		return fmt.Sprintf("move %s to the pod", s.Dev)
+	}
+	return fmt.Sprintf("move %s to the host", s.Dev)
+}
+
+func (s Await) String() string {
+	return "wait until the kernel gives the netdev of VF " + s.VF + " back"
+}
+
+func (s Plug) String() string {
+	p := fmt.Sprintf("plug representor %s into bridge %s", s.Port.Representor, s.Port.Bridge)
+	if s.Port.VLAN != 0 {
+		p += fmt.Sprintf(" vlan %d", s.Port.VLAN)
+	}
+	if ips := s.Port.ExternalIDs[idAddresses]; ips != "" {
+		p += " for " + ips
+	}
+	return p
+}
+
+func (s Unplug) String() string {
+	return fmt.Sprintf("unplug representor %s of %s", s.Representor, s.Owner)
+}
+
+func (s Lease) String() string   { return "get addresses from IPAM plugin " + s.Plugin }
+func (s Release) String() string { return "give addresses back to IPAM plugin " + s.Plugin }
+
+func (s AddAddress) String() string { return fmt.Sprintf("add address %s to %s", s.Address, s.Dev) }
+
+func (s AddRoute) String() string {
+	r := s.Route
+	var b strings.Builder
+	fmt.Fprintf(&b, "add route %s", r.Dst)
+	if r.Gateway.IsValid() {
+		fmt.Fprintf(&b, " via %s", r.Gateway)
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"mtu", r.MTU}, {"advmss", r.AdvMSS}, {"priority", r.Priority}, {"table", r.Table}} {
+		if f.value != 0 {
+			fmt.Fprintf(&b, " %s %d", f.name, f.value)
+		}
+	}
+	fmt.Fprintf(&b, " to %s", s.Dev)
+	return b.String()
+}
+
+func (s Announce) String() string {
+	words := make([]string, len(s.Addresses))
+	for i, a := range s.Addresses {
+		words[i] = a.Addr().String()
+	}
+	return fmt.Sprintf("announce %s from %s", strings.Join(words, ", "), s.Dev)
+}

@@ -1,0 +1,110 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/offload"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/ovsdb"
+)
+
+// Switch is the Open vSwitch that representors are plugged into.
+type Switch interface {
+	// CheckBridge is offload.ErrNoBridge when there is none of this name.
+	CheckBridge(ctx context.Context, name string) error
+
+	// Lookup finds the port of a representor, whosever it is; fs.ErrNotExist
+	// when it is in no bridge.
+	Lookup(ctx context.Context, representor string) (offload.Port, error)
+
+	Plug(ctx context.Context, p offload.Port) error
+	// Unplug takes a port of this owner away; none is success.
+	Unplug(ctx context.Context, representor, owner string) error
+
+	io.Closer
+}
+
+// OpenSwitch connects with the Open vSwitch whose database is at endpoint.
+func OpenSwitch(ctx context.Context, endpoint string) (Switch, error) {
+	c, err := ovsdb.Connect(ctx, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return vswitch{c}, nil
+}
+
+type vswitch struct{ c *ovsdb.Client }
+
+func (v vswitch) CheckBridge(ctx context.Context, name string) error {
+	return offload.CheckBridge(ctx, v.c, name)
+}
+
+func (v vswitch) Lookup(ctx context.Context, representor string) (offload.Port, error) {
+	return offload.Lookup(ctx, v.c, representor)
+}
+
+func (v vswitch) Plug(ctx context.Context, p offload.Port) error { return offload.Plug(ctx, v.c, p) }
+
+func (v vswitch) Unplug(ctx context.Context, representor, owner string) error {
+	return offload.Unplug(ctx, v.c, representor, owner)
+}
+
+func (v vswitch) Close() error { return v.c.Close() }
+
+// External ids of the Interface row, as ovn-kubernetes writes them for a
+// hardware port (go-controller/pkg/cni/helper_linux.go, ConfigureOVS):
+// ovn-controller binds by iface-id and takes iface-id-ver for the pod's
+// generation.
+const (
+	idAddresses = "ip_addresses"
+	idIface     = "iface-id"
+	idIfaceVer  = "iface-id-ver"
+	idMAC       = "attached_mac"
+	idSandbox   = "sandbox"
+	idPodIf     = "pod-if-name"
+	idVFNetdev  = "vf-netdev-name"
+)
+
+// port is the wanted port of an attachment, its addresses not known yet.
+func port(c Config, r *record.Record, mac nic.MAC) offload.Port {
+	ids := map[string]string{
+		idMAC:      mac.String(),
+		idSandbox:  r.Container,
+		idPodIf:    r.IfName,
+		idVFNetdev: r.Before.Name,
+	}
+	if c.IfaceID != "" {
+		ids[idIface] = c.IfaceID
+	}
+	if c.Pod.UID != "" {
+		ids[idIfaceVer] = c.Pod.UID
+	}
+	return offload.Port{
+		Bridge: c.Bridge, Representor: r.Representor, VLAN: c.VLAN, Owner: r.Token(), ExternalIDs: ids,
+	}
+}
+
+// vacate makes sure that a representor whose VF nobody holds is in no bridge. A
+// port with our mark is left from an attachment whose record was lost, and goes;
+// any other is somebody's, and stays.
+func vacate(ctx context.Context, s Switch, representor string) error {
+	p, err := s.Lookup(ctx, representor)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case p.Owner == "":
+		return coded(ErrNode, "representor %s is a port of bridge %s already, and not sluice's: want it free (ovs-vsctl del-port %s %s)",
+			representor, p.Bridge, p.Bridge, representor)
+	}
+	if err := s.Unplug(ctx, representor, p.Owner); err != nil {
+		return fmt.Errorf("unplug representor %s, left by %s: %w", representor, p.Owner, err)
+	}
+	return nil
+}

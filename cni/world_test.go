@@ -1,0 +1,420 @@
+package cni
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/offload"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/host/sim"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/ovsdb"
+)
+
+// world is a node for tests: a simulated machine, and an Open vSwitch and an IPAM
+// plugin that are only as much as the machine needs of them. That the real ones
+// do as these is shown by the tests that use them.
+type world struct {
+	t    testing.TB
+	sim  *sim.Sim
+	dir  string
+	sw   *memSwitch
+	ipam *memIPAM
+
+	out   bytes.Buffer
+	spans []Span
+	// crashAt ends the process, so to speak, after so many pieces of work.
+	crashAt int
+}
+
+func newWorld(t testing.TB) *world {
+	return newWorldOf(t, "mlx5:cards=1,ports=2,vfs=8,numvfs=4,mode=switchdev")
+}
+
+func newWorldOf(t testing.TB, spec string) *world {
+	t.Helper()
+	s, err := sim.Parse(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, sim: s, dir: memoryDir(t)}
+	w.sw = &memSwitch{bridges: []string{"br-int", "br-lab"}, ports: map[string]offload.Port{}}
+	w.ipam = &memIPAM{leases: map[string]string{}}
+	return w
+}
+
+// memoryDir is a folder in memory where there is one: thousands of attachments
+// are recorded here, and each flushes its record to the disk.
+func memoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "sluice-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// plugin is a new process of the plugin.
+func (w *world) plugin() *Plugin {
+	w.out.Reset()
+	w.spans = nil
+	return &Plugin{
+		Host: w.sim.Machine(),
+		Switch: func(context.Context, string) (Switch, error) {
+			if err := w.sw.ready("connect"); err != nil {
+				return nil, err
+			}
+			return w.sw, nil
+		},
+		IPAM: w.ipam,
+		Out:  &w.out,
+		Limits: Limits{
+			Lock: 5 * time.Second, Run: 5 * time.Second, Undo: 5 * time.Second,
+			Return: 20 * time.Millisecond,
+		},
+		Trace: func(s Span) {
+			// A process that ends while it waits for the lock has done nothing.
+			if s.Name == "lock" {
+				return
+			}
+			w.spans = append(w.spans, s)
+			if len(w.spans) == w.crashAt {
+				panic(killed{})
+			}
+		},
+	}
+}
+
+// killed is how a process ends that kill -9 met: nothing of its own runs any
+// more but what ends with it (locks, open files).
+type killed struct{}
+
+// crash runs f as a process that ends after n pieces of work; false when it was
+// done before.
+func (w *world) crash(n int, f func() error) (crashed bool, err error) {
+	w.crashAt = n
+	defer func() {
+		w.crashAt = 0
+		if r := recover(); r != nil {
+			if _, ok := r.(killed); !ok {
+				panic(r)
+			}
+			crashed = true
+		}
+	}()
+	return false, f()
+}
+
+// pod is what a runtime knows of a pod's interface.
+type pod struct {
+	container, ifname, netns, vf string
+	conf                         map[string]any
+	args                         string
+}
+
+func (w *world) pod(name, vf string) pod {
+	w.t.Helper()
+	netns := "/run/netns/" + name
+	if err := w.sim.AddNetns(netns); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod{container: name, ifname: "net1", netns: netns, vf: vf}
+}
+
+// with returns p with a configuration changed: nil takes a key away.
+func (p pod) with(key string, value any) pod {
+	conf := maps.Clone(p.conf)
+	if conf == nil {
+		conf = map[string]any{}
+	}
+	conf[key] = value
+	p.conf = conf
+	return p
+}
+
+func (w *world) args(p pod) *skel.CmdArgs {
+	w.t.Helper()
+	conf := map[string]any{
+		"cniVersion": "1.1.0", "name": "offloaded", "type": "sluice-cni",
+		"deviceID": p.vf, "bridge": "br-int", "stateDir": w.dir,
+		"ipam": map[string]any{"type": "memory"},
+	}
+	for k, v := range p.conf {
+		if v == nil {
+			delete(conf, k)
+			continue
+		}
+		conf[k] = v
+	}
+	data, err := json.Marshal(conf)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &skel.CmdArgs{
+		ContainerID: p.container, Netns: p.netns, IfName: p.ifname, Args: p.args,
+		Path: "/opt/cni/bin", StdinData: data,
+	}
+}
+
+func (w *world) add(p pod) error { return w.plugin().Add(context.Background(), w.args(p)) }
+func (w *world) del(p pod) error { return w.plugin().Del(context.Background(), w.args(p)) }
+
+func (w *world) check(p pod, result string) error {
+	var prev map[string]any
+	if err := json.Unmarshal([]byte(result), &prev); err != nil {
+		w.t.Fatalf("result %q: %v", result, err)
+	}
+	return w.plugin().Check(context.Background(), w.args(p.with("prevResult", prev)))
+}
+
+// mustAdd attaches and returns the printed result.
+func (w *world) mustAdd(p pod) string {
+	w.t.Helper()
+	if err := w.add(p); err != nil {
+		w.t.Fatalf("ADD: %v", err)
+	}
+	return w.out.String()
+}
+
+func (w *world) mustDel(p pod) {
+	w.t.Helper()
+	if err := w.del(p); err != nil {
+		w.t.Fatalf("DEL: %v", err)
+	}
+}
+
+// snapshot is all that an attachment may change.
+type snapshot struct {
+	Functions []host.Function
+	Ports     []host.DevlinkPort
+	Links     []host.Link
+	Switch    map[string]offload.Port
+	Leases    map[string]string
+	Owners    map[string]string
+}
+
+// snap takes a snapshot. Ifindexes are left out: the kernel may give others when
+// an interface returns to a namespace.
+func (w *world) snap() snapshot {
+	w.t.Helper()
+	ctx, m := context.Background(), w.sim.Machine()
+	functions, err1 := m.PCI.Functions(ctx)
+	ports, err2 := m.Devlink.Ports(ctx)
+	links, err3 := m.Links.Links(ctx)
+	owners, err4 := record.Owners(w.dir)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range ports {
+		ports[i].Ifindex = 0
+	}
+	for i := range links {
+		links[i].Ifindex = 0
+	}
+	slices.SortFunc(links, func(a, b host.Link) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	return snapshot{functions, ports, links, maps.Clone(w.sw.ports), maps.Clone(w.ipam.leases), owners}
+}
+
+func (w *world) mustBe(want snapshot, when string) {
+	w.t.Helper()
+	if d := cmp.Diff(want, w.snap()); d != "" {
+		w.t.Fatalf("%s, the node is not as before (-before +after):\n%s", when, d)
+	}
+}
+
+func (w *world) state() nic.State {
+	w.t.Helper()
+	st, err := host.Observe(context.Background(), w.sim.Machine())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return st
+}
+
+// vf returns the PCI address of a VF of the node's first PFs.
+func (w *world) vf(pf, index int) string { return w.state().PFs[pf].VFs[index].Address }
+
+// inPod reads the only interface of a pod's namespace that has a device.
+func (w *world) inPod(netns string) (host.Link, host.NetnsLinks) {
+	w.t.Helper()
+	ns, err := w.sim.Machine().Netns.Open(context.Background(), netns)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { ns.Close() })
+	all, err := ns.Links(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, l := range all {
+		if l.Parent != "" {
+			return l, ns
+		}
+	}
+	return host.Link{}, ns
+}
+
+// faults counts the calls of a part and lets chosen ones fail.
+type faults struct {
+	calls int
+	fail  func(n int, call string) error // nil: none fails
+}
+
+func (f *faults) called(call string) error {
+	f.calls++
+	if f.fail == nil {
+		return nil
+	}
+	return f.fail(f.calls, call)
+}
+
+// failAt lets the n-th call fail.
+func failAt(n int) func(int, string) error {
+	return func(i int, call string) error {
+		if i == n {
+			return fmt.Errorf("%s: %w", call, syscall.EIO)
+		}
+		return nil
+	}
+}
+
+// memSwitch is an Open vSwitch of ports and nothing else.
+type memSwitch struct {
+	faults
+	mu      sync.Mutex
+	down    bool
+	bridges []string
+	ports   map[string]offload.Port
+}
+
+func (s *memSwitch) ready(call string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return fmt.Errorf("%s: %w", call, ovsdb.ErrUnavailable)
+	}
+	return s.called(call)
+}
+
+func (s *memSwitch) CheckBridge(_ context.Context, name string) error {
+	if err := s.ready("bridge"); err != nil {
+		return err
+	}
+	if !slices.Contains(s.bridges, name) {
+		return fmt.Errorf("%w %q: there are %q", offload.ErrNoBridge, name, s.bridges)
+	}
+	return nil
+}
+
+func (s *memSwitch) Lookup(_ context.Context, rep string) (offload.Port, error) {
+	if err := s.ready("lookup"); err != nil {
+		return offload.Port{}, err
+	}
+	p, ok := s.ports[rep]
+	if !ok {
+		return offload.Port{}, fs.ErrNotExist
+	}
+	return p, nil
+}
+
+func (s *memSwitch) Plug(_ context.Context, p offload.Port) error {
+	if err := s.ready("plug"); err != nil {
+		return err
+	}
+	if have, ok := s.ports[p.Representor]; ok && have.Owner != p.Owner {
+		return fmt.Errorf("plug %s: %w", p.Representor, fs.ErrExist)
+	}
+	s.ports[p.Representor] = p
+	return nil
+}
+
+func (s *memSwitch) Unplug(_ context.Context, rep, owner string) error {
+	if err := s.ready("unplug"); err != nil {
+		return err
+	}
+	if s.ports[rep].Owner == owner {
+		delete(s.ports, rep)
+	}
+	return nil
+}
+
+func (s *memSwitch) Close() error { return nil }
+
+// memIPAM gives an address of each family and a default route.
+type memIPAM struct {
+	faults
+	leases map[string]string
+	given  int
+}
+
+func (m *memIPAM) Find(Call) error { return nil }
+
+func (m *memIPAM) Add(_ context.Context, c Call) (*current.Result, error) {
+	if err := m.called("ipam add"); err != nil {
+		return nil, err
+	}
+	m.given++
+	m.leases[c.Container+"/"+c.IfName] = c.Netns
+	n4, n6 := net.CIDRMask(16, 32), net.CIDRMask(64, 128)
+	gw := net.IPv4(10, 56, 255, 254)
+	return &current.Result{
+		CNIVersion: "1.1.0",
+		IPs: []*current.IPConfig{
+			{Address: net.IPNet{IP: net.IPv4(10, 56, byte(m.given>>8), byte(m.given)), Mask: n4}, Gateway: gw},
+			{Address: net.IPNet{IP: net.ParseIP(fmt.Sprintf("fd56::%x", m.given)), Mask: n6}},
+		},
+		Routes: []*types.Route{
+			{Dst: net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}},
+			{Dst: net.IPNet{IP: net.ParseIP("fd57::"), Mask: n6}, GW: net.ParseIP("fd56::ffff"), Priority: 512},
+		},
+	}, nil
+}
+
+func (m *memIPAM) Del(_ context.Context, c Call) error {
+	if err := m.called("ipam del"); err != nil {
+		return err
+	}
+	delete(m.leases, c.Container+"/"+c.IfName)
+	return nil
+}
+
+func (m *memIPAM) Check(_ context.Context, c Call) error {
+	if err := m.called("ipam check"); err != nil {
+		return err
+	}
+	if m.leases[c.Container+"/"+c.IfName] == "" {
+		return fmt.Errorf("no lease of %s", c.Container)
+	}
+	return nil
+}
+
+// samplePort is a port that somebody made by hand.
+func samplePort(rep string) offload.Port {
+	return offload.Port{Bridge: "br-lab", Representor: rep, ExternalIDs: map[string]string{}}
+}
+
+func (w *world) damageRecord(vf string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, "attachments", vf+".json"), []byte(`{"version":1`), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"slices"
+	"strconv"
+	"strings"
 
 	"sluice.dev/sluice/pkg/nic"
 )
@@ -125,11 +128,10 @@ func (s *Sim) addLink(l *link) {
 		l.MTU = 1500
 	}
 	if l.Name == "" {
-		names := s.names(hostNS)
-		if name := s.pathName(l); s.st.Udev && len(name) <= maxName && !names[name] {
+		if name := s.pathName(l); s.st.Udev && len(name) <= maxName && !s.taken(hostNS, name) {
 			l.Name = name
 		} else {
-			l.Name = freeName(names, "eth")
+			l.Name = s.freeName("eth")
 		}
 	}
 	if s.st.Delay > 0 {
@@ -178,28 +180,45 @@ func (s *Sim) portName(l *link) string {
 // maxName is IFNAMSIZ less the terminating zero.
 const maxName = 15
 
-// names are the names in use in a namespace, alternative ones too.
-func (s *Sim) names(ns int) map[string]bool {
-	out := map[string]bool{}
-	for _, l := range s.st.Links {
-		if l.Netns != ns {
-			continue
-		}
-		out[l.Name] = true
-		for _, a := range l.AltNames {
-			out[a] = true
-		}
-	}
-	return out
+// taken says whether a name is in use in a namespace, be it as an alternative one
+// (netdev_name_in_use).
+func (s *Sim) taken(ns int, name string) bool {
+	return slices.ContainsFunc(s.st.Links, func(l *link) bool {
+		return l.Netns == ns && (l.Name == name || slices.Contains(l.AltNames, name))
+	})
 }
 
-// freeName is the first of prefix0, prefix1, ... (dev_alloc_name).
-func freeName(taken map[string]bool, prefix string) string {
-	for i := 0; ; i++ {
-		if name := fmt.Sprintf("%s%d", prefix, i); !taken[name] {
-			return name
+// freeName is the first of prefix0, prefix1, ... that is free in the host's
+// namespace (dev_alloc_name).
+func (s *Sim) freeName(prefix string) string {
+	return firstFree(prefix, func(yield func(string) bool) {
+		for _, l := range s.st.Links {
+			if l.Netns != hostNS {
+				continue
+			}
+			for _, name := range append(l.AltNames[:len(l.AltNames):len(l.AltNames)], l.Name) {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	})
+}
+
+func firstFree(prefix string, taken iter.Seq[string]) string {
+	used := map[int]bool{}
+	for name := range taken {
+		if digits, ok := strings.CutPrefix(name, prefix); ok {
+			if n, err := strconv.Atoi(digits); err == nil && digits == strconv.Itoa(n) {
+				used[n] = true
+			}
 		}
 	}
+	n := 0
+	for used[n] {
+		n++
+	}
+	return prefix + strconv.Itoa(n)
 }
 
 func (s *Sim) drop(gone func(*link) bool) { s.st.Links = slices.DeleteFunc(s.st.Links, gone) }
@@ -210,11 +229,16 @@ func (s *Sim) addRDMA(f, v int) {
 	if prefix == "" {
 		return
 	}
-	names, verbs := map[string]bool{}, map[int]bool{}
-	for _, d := range s.st.RDMA {
-		names[d.Name], verbs[d.Verbs] = true, true
-	}
-	d := &rdmaDevice{Name: freeName(names, prefix), PF: f, VF: v}
+	verbs := map[int]bool{}
+	name := firstFree(prefix, func(yield func(string) bool) {
+		for _, d := range s.st.RDMA {
+			verbs[d.Verbs] = true
+			if !yield(d.Name) {
+				return
+			}
+		}
+	})
+	d := &rdmaDevice{Name: name, PF: f, VF: v}
 	for verbs[d.Verbs] {
 		d.Verbs++
 	}

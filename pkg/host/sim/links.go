@@ -216,7 +216,7 @@ func (n *links) SetName(ctx context.Context, ifindex int, name string) error {
 			return nil, refuse(syscall.EINVAL, "")
 		case l.Name == name:
 			return nil, nil
-		case n.s.names(n.ns)[name]:
+		case n.s.taken(n.ns, name):
 			return nil, refuse(syscall.EEXIST, "")
 		}
 		return func() { l.Name = name }, nil
@@ -259,12 +259,11 @@ func (n *links) Move(ctx context.Context, ifindex int, path string) error {
 		if s.pinned(l) {
 			return nil, &refusal{errno: syscall.EINVAL, ext: "The interface netns is immutable", err: host.ErrNotSupported}
 		}
-		taken := s.names(to.ID)
-		if taken[l.Name] {
+		if s.taken(to.ID, l.Name) {
 			return nil, refuse(syscall.EEXIST, "An interface with the same name exists in the target netns")
 		}
 		for _, a := range l.AltNames {
-			if taken[a] {
+			if s.taken(to.ID, a) {
 				return nil, refuse(syscall.EEXIST, fmt.Sprintf("An interface with the altname %s exists in the target netns", a))
 			}
 		}

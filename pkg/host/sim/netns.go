@@ -86,14 +86,13 @@ func (s *Sim) reap(id int) {
 		if l.Netns != id || l.PF < 0 {
 			continue
 		}
-		taken := s.names(hostNS)
-		if taken[l.Name] {
+		if s.taken(hostNS, l.Name) {
 			l.Name = fmt.Sprintf("dev%d", l.Ifindex)
-			if taken[l.Name] {
-				l.Name = freeName(taken, "dev")
+			if s.taken(hostNS, l.Name) {
+				l.Name = s.freeName("dev")
 			}
 		}
-		l.AltNames = slices.DeleteFunc(l.AltNames, func(a string) bool { return taken[a] })
+		l.AltNames = slices.DeleteFunc(l.AltNames, func(a string) bool { return s.taken(hostNS, a) })
 		s.move(l, host)
 	}
 	s.drop(func(l *link) bool { return l.Netns == id })

@@ -107,13 +107,13 @@ func (s *Sim) ageLink(r *rand.Rand, l *link) {
 	}
 	if r.IntN(6) == 0 {
 		name := fmt.Sprintf("x%d", r.IntN(1000))
-		if !s.names(l.Netns)[name] {
+		if !s.taken(l.Netns, name) {
 			l.Name = name
 		}
 	}
 	if l.Role == vfNetdev && len(s.st.Netns) > 1 && r.IntN(4) == 0 {
 		to := s.st.Netns[1+r.IntN(len(s.st.Netns)-1)]
-		if !s.names(to.ID)[l.Name] {
+		if !s.taken(to.ID, l.Name) {
 			s.move(l, to)
 		}
 	}

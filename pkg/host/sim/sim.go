@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -213,21 +212,6 @@ func (s *Sim) Clone() *Sim {
 	c := &Sim{clock: s.clock, handles: map[int]int{}, seen: slices.Clone(s.seen)}
 	c.st = s.st.clone()
 	return c
-}
-
-func (st state) clone() state {
-	b, err := json.Marshal(st)
-	if err != nil {
-		panic(fmt.Sprintf("sim: encode own state: %v", err)) // plain data: cannot fail
-	}
-	var out state
-	if err := json.Unmarshal(b, &out); err != nil {
-		panic(fmt.Sprintf("sim: decode own state: %v", err))
-	}
-	for i := range out.Faults {
-		out.Faults[i].Match = st.Faults[i].Match
-	}
-	return out
 }
 
 // Op is one attempt to change the machine, as it reached the kernel. What was so

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice.dev/sluice/pkg/host"
@@ -100,3 +101,26 @@ type netns struct {
 
 // hostNS is the number of the host's namespace.
 const hostNS = 0
+
+// clone copies all that can change.
+func (st state) clone() state {
+	st.PFs, st.Links, st.RDMA, st.Netns = each(st.PFs), each(st.Links), each(st.RDMA), each(st.Netns)
+	st.Files, st.Faults = slices.Clone(st.Files), slices.Clone(st.Faults)
+	for _, p := range st.PFs {
+		p.VFs = each(p.VFs)
+	}
+	for _, l := range st.Links {
+		l.AltNames, l.Addrs, l.Routes = slices.Clone(l.AltNames), slices.Clone(l.Addrs), slices.Clone(l.Routes)
+	}
+	return st
+}
+
+// each copies what the pointers of a list point to.
+func each[T any](list []*T) []*T {
+	out := make([]*T, len(list))
+	for i, p := range list {
+		v := *p
+		out[i] = &v
+	}
+	return out
+}

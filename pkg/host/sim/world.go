@@ -61,7 +61,7 @@ func (s *Sim) AddLink(path, name, kind string) (ifindex int, err error) {
 		return 0, fmt.Errorf("add link %s in %q: %w", name, path, err)
 	case !validName(name):
 		return 0, fmt.Errorf("add link %q: no name for an interface", name)
-	case s.names(ns.ID)[name]:
+	case s.taken(ns.ID, name):
 		return 0, fmt.Errorf("add link %s in %q: %w", name, path, fs.ErrExist)
 	}
 	ns.Last++
@@ -79,7 +79,7 @@ func (s *Sim) AddAltName(path string, ifindex int, name string) error {
 	if err != nil {
 		return fmt.Errorf("add altname %s in %q: %w", name, path, err)
 	}
-	if s.names(ns.ID)[name] {
+	if s.taken(ns.ID, name) {
 		return fmt.Errorf("add altname %s: %w", name, fs.ErrExist)
 	}
 	for _, l := range s.st.Links {

@@ -49,7 +49,7 @@ cached() {
 		fi
 		exec {lock}>&-
 	else
-		[ -n "${LAB_QUIET-}" ] || say "$kind: cached"
+		[ -n "${LAB_NESTED-}" ] || say "$kind: cached"
 	fi
 	touch "$entry" # lab/prune drops what was not used for longest
 	echo "$entry"

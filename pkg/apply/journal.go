@@ -262,9 +262,10 @@ func (w *writer) scope(h nic.Handle, o Outcome, err error) error {
 }
 
 func (w *writer) end(o Outcome, err error) error {
-	werr := w.write(record{Record: recordEnd, Outcome: o, Error: text(err)})
-	return errors.Join(werr, w.f.Close())
+	return w.write(record{Record: recordEnd, Outcome: o, Error: text(err)})
 }
+
+func (w *writer) close() error { return w.f.Close() }
 
 func text(err error) string {
 	if err == nil {

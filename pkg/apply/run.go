@@ -18,8 +18,11 @@ import (
 // ErrNothing is returned by Resume when no run was interrupted.
 var ErrNothing = errors.New("no interrupted run to resume")
 
-// errGaveUp is why a scope that an interrupted run was taking back goes back.
-var errGaveUp = errors.New("it had failed before the interruption")
+// Why a PF goes back that has not failed in this run.
+var (
+	errGaveUp = errors.New("it had failed before the interruption")
+	errLeft   = errors.New("an interrupted run had begun to change it, and now it is not named")
+)
 
 // DefaultBack bounds the way back when a Runner says nothing else. A card with
 // 128 VFs takes minutes to have them all made and bound.
@@ -200,10 +203,16 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 		out.TookOver = open.ID
 	}
 	j.all(ctx, scopes, plans, &out)
+	lost := w.end(out.outcome(), out.err())
+	if lost != nil {
+		// Without an end the next run would take this one for interrupted, and go
+		// by a beginning that is long past.
+		j.takeBack(ctx, scopes, &out, fmt.Errorf("write down the end: %w", lost))
+		_ = w.end(out.outcome(), out.err()) // lost has the reason if this fails too
+	}
 	out.Outcome = out.outcome()
-	err = out.err()
-	out.Journal = errors.Join(j.lost, w.end(out.Outcome, err), r.Journal.prune())
-	return out, err
+	out.Journal = errors.Join(lost, j.lost, w.close(), r.Journal.prune())
+	return out, out.err()
 }
 
 func (r *Runner) observe(ctx context.Context) (nic.State, error) {
@@ -331,9 +340,14 @@ func (j *job) all(ctx context.Context, scopes []scope, plans []plan.Plan, out *R
 	if out.Probe = j.Probe(ctx); out.Probe == nil {
 		return
 	}
+	j.takeBack(ctx, scopes, out, fmt.Errorf("probe: %w", out.Probe))
+}
+
+// takeBack makes all scopes go back that had reached what was wanted.
+func (j *job) takeBack(ctx context.Context, scopes []scope, out *Result, why error) {
 	j.each(scopes, func(i int, _ scope) {
 		if s := &out.Scopes[i]; s.Outcome == Reached {
-			s.Err = fmt.Errorf("probe: %w", out.Probe)
+			s.Err = why
 			j.goBack(ctx, s)
 		}
 	})
@@ -367,8 +381,9 @@ func (j *job) each(scopes []scope, do func(int, scope)) {
 func (j *job) one(ctx context.Context, s scope) ScopeResult {
 	out := ScopeResult{Scope: s.handle, Left: s.left}
 	if s.back {
-		if !s.left {
-			out.Err = errGaveUp
+		out.Err = errGaveUp
+		if s.left {
+			out.Err = errLeft
 		}
 		j.goBack(ctx, &out)
 		return out

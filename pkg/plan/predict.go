@@ -28,7 +28,7 @@ func (s Step) Predict(state nic.State) nic.State {
 func (a SetVFs) predict(pf *nic.PF) {
 	pf.VFs = nil
 	if a.To == 0 && pf.Eswitch == nic.Switchdev && profileOf(*pf).dropsMode {
-		pf.Eswitch, pf.SwitchID = nic.Legacy, ""
+		pf.Eswitch = nic.Legacy
 	}
 	for i := range a.To {
 		v := nic.VF{Index: i, IOMMUGroup: -1}
@@ -45,7 +45,7 @@ func (a SetVFs) predict(pf *nic.PF) {
 func (a SetAutoprobe) predict(pf *nic.PF) { pf.Autoprobe = a.To }
 
 func (a SetEswitch) predict(pf *nic.PF) {
-	pf.Eswitch, pf.SwitchID = a.To, ""
+	pf.Eswitch = a.To
 	for i := range pf.VFs {
 		pf.VFs[i].Rep = nic.Representor{}
 		if a.To == nic.Switchdev {

@@ -419,6 +419,32 @@ func TestKubeletComesLater(t *testing.T) {
 	}
 }
 
+// Case B29: after a boot, VFs are not for pods before their switch is ready. The
+// kubelet learns of them at once, so that the node's capacity is known, and that
+// they are healthy as soon as they are.
+func TestB29NoPodBeforeTheSwitchIsReady(t *testing.T) {
+	node := card(4)
+	ready := card(4).State
+	for port := range 2 {
+		node.State.PFs[port].Eswitch = nic.Legacy
+		for i := range 4 {
+			node.vf(port, i).Rep = nic.Representor{}
+		}
+	}
+	p := pool("fast", "")
+	p.Select[0].Eswitch, p.Select[1].Eswitch = nic.Switchdev, nic.Switchdev
+	b := start(t, node, nil, p)
+	k := b.kubelet(kubelettest.Options{})
+	b.wait(k, "sluice.dev/fast", 8, 0)
+	if _, _, err := k.Allocate(t.Context(), "sluice.dev/fast", 1); err == nil {
+		t.Error("a VF in legacy mode was given")
+	}
+	b.change(func(n *Node) { n.State.PFs[1] = ready.PFs[1] })
+	b.wait(k, "sluice.dev/fast", 8, 4)
+	b.change(func(n *Node) { n.State.PFs[0] = ready.PFs[0] })
+	b.wait(k, "sluice.dev/fast", 8, 8)
+}
+
 // A node that cannot be observed yet is not a node without devices.
 func TestNothingIsRegisteredBeforeAnObservation(t *testing.T) {
 	b := start(t, card(4), func(p *Plugin) {

@@ -45,7 +45,7 @@ func Resolve(texts []Text, state nic.State, wanted nic.Spec) ([]Pool, error) {
 		return nil, errors.Join(problems...)
 	}
 	if err := Validate(pools); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pools: %w", err)
 	}
 	return pools, nil
 }

@@ -216,8 +216,8 @@ type NetnsLinks interface {
 	Links
 	io.Closer
 
-	// ID names the namespace itself, whatever path leads to it, for as long as
-	// it lives: device and inode number of its file in nsfs. A path that is used
-	// again for a new namespace answers to another ID.
+	// ID names the namespace itself, whatever path leads to it. No other one has
+	// had or will have it, so a path that is used again for a new namespace
+	// answers to another ID, also after a boot.
 	ID() string
 }

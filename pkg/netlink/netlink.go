@@ -65,6 +65,14 @@ func DialAt(ns int, protocol int) (*Conn, error) {
 // Close ends the socket.
 func (c *Conn) Close() error { return c.sockets[c.protocol].Close() }
 
+// Netns gives the cookie of the socket's network namespace (SO_NETNS_COOKIE, Linux
+// 5.14): a number that no other namespace has or will have until the next boot.
+// The inode number that names a namespace's file is given to another one soon
+// after its end.
+func (c *Conn) Netns() (uint64, error) {
+	return unix.GetsockoptUint64(c.sockets[c.protocol].Socket.GetFd(), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+}
+
 // Do sends one request and gives the payloads of its answers. With NLM_F_ACK it
 // returns when the kernel has done it. A refusal is an *Error.
 func (c *Conn) Do(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {

@@ -55,13 +55,16 @@ func (s *Sys) Autoprobe(pf string) (on, ok bool) {
 	return n == 1, n >= 0
 }
 
+// AutoprobeFile is where that is.
+func (s *Sys) AutoprobeFile(pf string) string { return s.device(pf, "sriov_drivers_autoprobe") }
+
 // SetAutoprobe writes it.
 func (s *Sys) SetAutoprobe(pf string, on bool) error {
 	v := "0"
 	if on {
 		v = "1"
 	}
-	return write(s.device(pf, "sriov_drivers_autoprobe"), v)
+	return write(s.AutoprobeFile(pf), v)
 }
 
 func (s *Sys) numberOf(address, attr string, otherwise int) int {

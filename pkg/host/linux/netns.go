@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -32,11 +33,14 @@ func (n namespaces) Open(ctx context.Context, path string) (host.NetnsLinks, err
 	if err != nil {
 		return nil, errors.Join(fail(op, path, err), ns.Close())
 	}
-	return &netnsLinks{links: l}, nil
+	return &netnsLinks{links: l, id: netnsIdentity(ns, l.conn)}, nil
 }
 
 // netnsLinks is the interfaces of an opened namespace.
-type netnsLinks struct{ *links }
+type netnsLinks struct {
+	*links
+	id string
+}
 
 func (n *netnsLinks) Close() error {
 	if err := n.links.Close(); err != nil {
@@ -45,4 +49,15 @@ func (n *netnsLinks) Close() error {
 	return n.links.ns.Close()
 }
 
-func (n *netnsLinks) ID() string { return fmt.Sprintf("%d:%d", n.ns.id.dev, n.ns.id.ino) }
+func (n *netnsLinks) ID() string { return n.id }
+
+// netnsIdentity is boot and cookie; device and inode number of the namespace's
+// file before Linux 5.14, which are used again.
+func netnsIdentity(ns *netnsFile, conn *netlink.Conn) string {
+	cookie, err := conn.Netns()
+	if err != nil {
+		return fmt.Sprintf("%d:%d", ns.id.dev, ns.id.ino)
+	}
+	boot, _, _ := strings.Cut(attribute("/proc/sys/kernel/random/boot_id"), "-")
+	return fmt.Sprintf("%s:%d", boot, cookie)
+}

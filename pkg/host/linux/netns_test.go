@@ -172,3 +172,24 @@ func TestContractInNamespaces(t *testing.T) {
 		}
 	})
 }
+
+// The inode number of a namespace that ended is given to another one soon; its
+// identity is not.
+func TestNamespaceIdentity(t *testing.T) {
+	m, s := inNew(t)
+	seen := map[string]bool{}
+	for range 20 {
+		path := s.addNetns(t)
+		a, err := m.Netns.Open(t.Context(), path)
+		must(t, err)
+		b, err := m.Netns.Open(t.Context(), path)
+		must(t, err)
+		if a.ID() == "" || a.ID() != b.ID() || seen[a.ID()] {
+			t.Errorf("one namespace is %q and %q, seen before: %v", a.ID(), b.ID(), seen[a.ID()])
+		}
+		seen[a.ID()] = true
+		must(t, a.Close())
+		must(t, b.Close())
+		s.deleteNetns(t, path)
+	}
+}

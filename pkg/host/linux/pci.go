@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -199,7 +200,33 @@ func (p pciFunctions) SetAutoprobe(ctx context.Context, pf string, on bool) erro
 	case was == on:
 		return nil
 	}
+	unlock, err := p.lockAutoprobe(ctx, pf)
+	if err != nil {
+		return fail(op, pf, err)
+	}
+	defer unlock()
 	return fail(op, pf, p.sys.SetAutoprobe(pf, on))
+}
+
+// lockAutoprobe keeps others of our kind from a PF's autoprobe while one of them
+// has it on for a moment.
+func (p pciFunctions) lockAutoprobe(ctx context.Context, pf string) (unlock func(), err error) {
+	f, err := os.Open(p.sys.AutoprobeFile(pf))
+	if err != nil {
+		return nil, err
+	}
+	err = until(ctx, limit(1), func() (string, error) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return "its autoprobe is locked", nil
+		}
+		return "", err
+	})
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
 }
 
 func (p pciFunctions) Bind(ctx context.Context, function, driver string) error {
@@ -258,20 +285,60 @@ func (p pciFunctions) bind(ctx context.Context, op, function, driver string) err
 	if e := p.sys.SetOverride(function, after); err == nil {
 		err = e
 	}
-	return fail(op, function, err)
+	if err != nil {
+		return fail(op, function, err)
+	}
+	return fail(op, function, p.awaitDriver(ctx, function))
+}
+
+func (p pciFunctions) awaitDriver(ctx context.Context, function string) error {
+	return until(ctx, unboundGrace, func() (string, error) {
+		if p.sys.Driver(function) == "" {
+			return "it has no driver", nil
+		}
+		return "", nil
+	})
+}
+
+// probeVF turns the PF's autoprobe on for the moment when it is off: without it
+// the kernel binds a VF to nothing but its driver_override (drivers/pci/
+// pci-driver.c, pci_device_can_probe), and which driver it would pick is not
+// written anywhere.
+func (p pciFunctions) probeVF(ctx context.Context, function string) (err error) {
+	pf, isVF := p.sys.PF(function)
+	if !isVF {
+		return p.sys.Probe(function)
+	}
+	if _, ok := p.sys.Autoprobe(pf); !ok {
+		return p.sys.Probe(function)
+	}
+	unlock, err := p.lockAutoprobe(ctx, pf)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if on, _ := p.sys.Autoprobe(pf); !on {
+		if err := p.sys.SetAutoprobe(pf, true); err != nil {
+			return err
+		}
+		defer func() {
+			if e := p.sys.SetAutoprobe(pf, false); err == nil {
+				err = e
+			}
+		}()
+	}
+	return p.sys.Probe(function)
 }
 
 // probe has the kernel look for a driver. That nobody wants the function is
 // success to the kernel, a probe that failed is EINVAL whatever it was
 // (drivers/base/bus.c, drivers_probe_store).
 func (p pciFunctions) probe(ctx context.Context, op, function string) error {
-	failed := p.sys.Probe(function)
-	err := until(ctx, unboundGrace, func() (string, error) {
-		if failed == nil && p.sys.Driver(function) == "" {
-			return "no driver", nil
-		}
-		return "", nil
-	})
+	failed := p.probeVF(ctx, function)
+	err := failed
+	if failed == nil {
+		err = p.awaitDriver(ctx, function)
+	}
 	switch {
 	case p.sys.Driver(function) != "":
 		return nil

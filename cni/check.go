@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -165,11 +166,19 @@ func damage(m *made, w Want, s State) []string {
 	if s.Rep.Exists() && m.mtu != 0 && s.Rep.MTU != m.mtu && w.MTU != 0 {
 		say("%s: its MTU is %d, want %d", s.rep(), s.Rep.MTU, m.mtu)
 	}
-	switch want := w.port(&m.Addressing); {
-	case s.Port == nil:
+	want := w.port(&m.Addressing)
+	if s.Port == nil {
 		say("representor %s is not plugged into bridge %s for it", want.Representor, want.Bridge)
-	case !samePort(*s.Port, want):
-		say("the port of representor %s is %v, want %v", want.Representor, *s.Port, want)
+		return bad
+	}
+	if s.Port.Bridge != want.Bridge || s.Port.VLAN != want.VLAN {
+		say("representor %s is in bridge %s vlan %d, want bridge %s vlan %d",
+			want.Representor, s.Port.Bridge, s.Port.VLAN, want.Bridge, want.VLAN)
+	}
+	for _, k := range slices.Sorted(maps.Keys(want.ExternalIDs)) {
+		if have := s.Port.ExternalIDs[k]; have != want.ExternalIDs[k] {
+			say("representor %s: its external id %s is %q, want %q", want.Representor, k, have, want.ExternalIDs[k])
+		}
 	}
 	return bad
 }

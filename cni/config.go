@@ -402,7 +402,7 @@ func isPrintable(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
-// isEndpoint has the forms of ovsdb-server(7) that the client takes.
+// isEndpoint has the forms of ovsdb-server(7) that need no keys.
 func isEndpoint(s string) bool {
 	scheme, rest, ok := strings.Cut(s, ":")
 	switch {
@@ -410,7 +410,7 @@ func isEndpoint(s string) bool {
 		return false
 	case scheme == "unix":
 		return filepath.IsAbs(rest) && isPrintable(rest)
-	case scheme == "tcp", scheme == "ssl":
+	case scheme == "tcp":
 		host, port, err := net.SplitHostPort(rest)
 		return err == nil && host != "" && port != "" && isPrintable(rest)
 	}

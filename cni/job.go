@@ -411,11 +411,14 @@ func (j *job) readPort(ctx context.Context) error {
 		}
 		return err
 	})
+	// Unavailable goes first: a socket that is not there is fs.ErrNotExist, too.
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
 	case errors.Is(err, ovsdb.ErrUnavailable) && j.want.Goal == record.Detached:
 		j.state.Port = &offload.Port{Representor: j.rec.Representor, Owner: j.rec.Token()}
+		return nil
+	case errors.Is(err, ovsdb.ErrUnavailable):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
 	return err

@@ -231,8 +231,15 @@ func samePort(have, want offload.Port) bool {
 }
 
 // sameRoute says whether a route is as wanted: what is not wished for is the
-// kernel's to pick.
+// kernel's to pick, and its picks are told as 0 (host.Route).
 func sameRoute(have, want host.Route) bool {
+	const mainTable, ip6Priority = 254, 1024 // RT_TABLE_MAIN, IP6_RT_PRIO_USER
+	if want.Table == mainTable {
+		want.Table = 0
+	}
+	if want.Dst.Addr().Is6() && want.Priority == ip6Priority {
+		want.Priority = 0
+	}
 	want.Priority = cmp.Or(want.Priority, have.Priority)
 	want.Table = cmp.Or(want.Table, have.Table)
 	want.MTU = cmp.Or(want.MTU, have.MTU)

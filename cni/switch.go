@@ -95,7 +95,7 @@ func port(c Config, r *record.Record, mac nic.MAC) offload.Port {
 func vacate(ctx context.Context, s Switch, representor string) error {
 	p, err := s.Lookup(ctx, representor)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ovsdb.ErrUnavailable):
 		return nil
 	case err != nil:
 		return err

@@ -310,7 +310,7 @@ func (s *memSwitch) ready(call string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
-		return fmt.Errorf("%s: %w", call, ovsdb.ErrUnavailable)
+		return fmt.Errorf("%s: %w: %w", call, ovsdb.ErrUnavailable, fs.ErrNotExist) // no socket
 	}
 	return s.called(call)
 }

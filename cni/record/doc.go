@@ -5,8 +5,8 @@
 // address: the file's name is what makes an owner exclusive. Its first line is
 // the Record, written to a temporary file, flushed and renamed, so that it is
 // whole or not there. What was about to be done is appended below, one Entry a
-// line, unflushed but for the last: an undo needs only the first line, since the
-// rest is compared with the kernel. Next to it, ADDRESS.lock is what processes
+// line, unflushed: an undo needs only the first line, since the rest is compared
+// with the kernel. Next to it, ADDRESS.lock is what processes
 // lock while they work on the VF.
 //
 // The package needs the standard library and the vocabulary only, so that

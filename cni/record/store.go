@@ -96,7 +96,8 @@ func writeFile(name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Append writes an entry below r. One with Done is on the disk on return.
+// Append writes an entry below r. It survives the process; not a power cut, after
+// which nothing is left of an attachment that an entry could tell about.
 func (s Store) Append(r *Record, e Entry) error {
 	if info, err := os.Stat(s.file(r.VF)); err == nil && info.Size() > maxFile {
 		if err := s.Save(r); err != nil {
@@ -115,11 +116,6 @@ func (s Store) Append(r *Record, e Entry) error {
 	// The newline comes first, so that half a line never spoils the next one.
 	if _, err := f.Write(append([]byte("\n"), data...)); err != nil {
 		return err
-	}
-	if e.Done {
-		if err := f.Sync(); err != nil {
-			return err
-		}
 	}
 	r.Last = e
 	return nil

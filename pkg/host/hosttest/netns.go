@@ -106,8 +106,8 @@ func moveNowhere(t *testing.T, f Fixture) {
 	}
 }
 
-// moveClash: a name that is taken where the interface goes, be it as an alternative
-// one, there or back.
+// moveClash: a name that is taken where the interface goes, there or back, be the
+// one or the other an alternative one.
 func moveClash(t *testing.T, f Fixture) {
 	h := f.PFs[0]
 	v := makeVFs(t, f, h, 1, true)[0]
@@ -124,10 +124,16 @@ func moveClash(t *testing.T, f Fixture) {
 	f.AddLink(t, "", "slc6")
 	ns := open(t, f, path)
 	in, _ := linkNamed(t, ns, "slc6")
+	if in.Ifindex == 0 {
+		t.Fatalf("no slc6 in %s", path)
+	}
 	refused(t, f, fs.ErrExist, "", func() error { return ns.Move(t.Context(), in.Ifindex, "") })
 	if _, ok := linkNamed(t, ns, "slc6"); !ok {
 		t.Error("a refused move took it out of its namespace")
 	}
+	must(t, ns.SetName(t.Context(), in.Ifindex, "slc7"))
+	f.AddAltName(t, path, in.Ifindex, "slc6")
+	refused(t, f, fs.ErrExist, "", func() error { return ns.Move(t.Context(), in.Ifindex, "") })
 }
 
 func moveRenamed(t *testing.T, f Fixture) {

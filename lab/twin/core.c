@@ -424,8 +424,10 @@ static struct pci_driver twin_driver = {
 };
 
 /*
- * Both drivers are registered without a module, or sysfs would link them to one
- * that is not called mlx5_core. The module stays while they are registered.
+ * Both drivers are registered without a module but with its name, so that sysfs
+ * links them to /sys/module/mlx5_core, which the driver core makes for them once
+ * and keeps (kernel/params.c, lookup_or_create_module_kobject). Nothing rests on
+ * the module being pinned: unregistering waits for whoever is inside.
  */
 int twin_core_register(void)
 {

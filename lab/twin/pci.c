@@ -319,8 +319,8 @@ void twin_pci_free_card(struct twin_card *card)
 }
 
 /*
- * All cards share a bus and a bus has one node, so each function is given its
- * card's as it is added: before user space hears of it and a driver binds.
+ * All cards share a bus and a bus has one node (the first card's), so each
+ * function is given its card's as it is added: before user space hears of it and a driver binds.
  */
 static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
 {
@@ -345,7 +345,7 @@ int twin_pci_scan(void)
 	if (!twin_bridge)
 		return -ENOMEM;
 	twin_sysdata.domain = twin_domain;
-	twin_sysdata.node = NUMA_NO_NODE;
+	twin_sysdata.node = twin_cards[0].node;
 	twin_bridge->sysdata = &twin_sysdata;
 	twin_bridge->ops = &twin_pci_ops;
 	twin_bridge->busnr = 0;

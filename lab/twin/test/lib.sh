@@ -1,0 +1,102 @@
+# Shared by the tests of the twin; sourced, never run.
+# shellcheck shell=bash
+set -uo pipefail
+
+tests=0 failures=0
+A=1000:00:00.0 B=1000:00:00.1	# the ports of the first card
+sys=/sys/bus/pci/devices
+debug=/sys/kernel/debug/twin
+
+ok() {
+	tests=$((tests + 1))
+	echo "ok $tests $*"
+}
+
+bad() {
+	tests=$((tests + 1)) failures=$((failures + 1))
+	echo "not ok $tests $*"
+}
+
+# is WHAT GOT WANTED
+is() {
+	if [ "$2" = "$3" ]; then ok "$1"; else bad "$1: got \"$2\", want \"$3\""; fi
+}
+
+# like WHAT GOT PATTERN: an extended regular expression
+like() {
+	if grep -qE -- "$3" <<<"$2"; then ok "$1"; else bad "$1: got \"$2\", want /$3/"; fi
+}
+
+# does WHAT COMMAND...: it succeeds
+does() {
+	local what=$1 out
+	shift
+	if out=$("$@" 2>&1); then ok "$what"; else bad "$what: $* failed: $out"; fi
+}
+
+# refused WHAT PATTERN COMMAND...: it fails and says so
+refused() {
+	local what=$1 pattern=$2 out
+	shift 2
+	if out=$("$@" 2>&1); then
+		bad "$what: $* was accepted"
+	elif grep -qE -- "$pattern" <<<"$out"; then
+		ok "$what"
+	else
+		bad "$what: $* said \"$out\", want /$pattern/"
+	fi
+}
+
+# within SECONDS WHAT COMMAND...: it succeeds within that time
+within() {
+	local seconds=$1 what=$2 end
+	shift 2
+	end=$((SECONDS + seconds))
+	until "$@" >/dev/null 2>&1; do
+		if [ $SECONDS -ge $end ]; then
+			bad "$what: not within $seconds s: $*"
+			return 1
+		fi
+		sleep 0.1
+	done
+	ok "$what"
+}
+
+put() { echo "$2" >"$1"; }
+numvfs() { put "$sys/$1/sriov_numvfs" "$2"; }
+mode() { devlink dev eswitch set "pci/$1" mode "$2"; }
+mode_of() { devlink -j dev eswitch show "pci/$1" | jq -r '.[][].mode'; }
+
+# The netdev of a PF (whose parent is shared by its representors), of PF's VF N, of its representor
+pf_dev() {
+	local at
+	for at in "$sys/$1"/net/*; do
+		[ "$(cat "$at/phys_port_name" 2>/dev/null)" = "p${1##*.}" ] && basename "$at" && return
+	done
+	return 1
+}
+vf_dev() { ls "$sys/$1/virtfn$2/net" 2>/dev/null | head -n 1; }
+rep() {
+	local at
+	for at in "$sys/$1"/net/*; do
+		[ "$(cat "$at/phys_port_name" 2>/dev/null)" = "pf${1##*.}vf$2" ] && basename "$at" && return
+	done
+	return 1
+}
+
+# counter PF VPORT NAME: of the truth in debugfs
+counter() { sed -n "s/^$2 .*\b$3:\([0-9]*\).*/\1/p" "$debug/$1/counters"; }
+stat_of() { ethtool -S "$1" | sed -n "s/^ *$2: //p"; }
+
+no_warnings() {
+	local found
+	found=$(dmesg | grep -E 'WARNING|BUG|Oops|Call Trace|refcount|unregister_netdevice: waiting' | head -n 5)
+	is "nothing bad in the kernel's log" "$found" ""
+}
+
+finish() {
+	no_warnings
+	echo "$tests tests, $failures failures"
+	[ "$failures" = 0 ]
+	exit
+}

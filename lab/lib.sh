@@ -30,7 +30,7 @@ cached() {
 	local kind=$1 key=$2 what=$3 entry scratch lock
 	shift 3
 	entry=$cache/$kind-$key
-	mkdir -p -m 700 "$cache"
+	(umask 077 && mkdir -p "$cache")
 	if [ ! -d "$entry" ]; then
 		exec {lock}>"$cache/$kind.lock"
 		flock -n "$lock" || { say "$kind: another build is under way, waiting for it"; flock "$lock"; }

@@ -74,6 +74,7 @@ func newRoot() *cobra.Command {
 		journalCommand(o),
 		rollbackCommand(o),
 		agentCommand(o),
+		flowsCommand(o),
 	)
 	return root
 }

@@ -1,0 +1,198 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/tc"
+)
+
+// Rules reads the rules and counters of netdevs in the host's network namespace;
+// *tc.Conn does.
+type Rules interface {
+	Ingress(ctx context.Context, ifindex int) ([]tc.Rule, error)
+	Link(ctx context.Context, ifindex int) (tc.Link, error)
+}
+
+// Reader finds ports and reads them.
+type Reader struct {
+	Machine host.Machine
+	Rules   Rules
+}
+
+// Port reports on one netdev of the host: the representor of a VF, or any other.
+// No such netdev is fs.ErrNotExist, and the error names the representors there
+// are; a VF's own netdev is refused with the name of its representor.
+func (r Reader) Port(ctx context.Context, netdev string) (Report, error) {
+	state, err := host.Observe(ctx, r.Machine)
+	if err != nil {
+		return Report{}, err
+	}
+	p, err := byName(state, netdev)
+	if err != nil {
+		return Report{}, err
+	}
+	if p == nil {
+		if p, err = r.other(ctx, state, netdev); err != nil {
+			return Report{}, err
+		}
+	}
+	return r.read(ctx, *p)
+}
+
+// Netns reports on each VF whose netdev is in the network namespace at path, a
+// pod's: on the representor, which stays with the host. No VF there is
+// fs.ErrNotExist.
+func (r Reader) Netns(ctx context.Context, path string) ([]Report, error) {
+	inside, err := r.inside(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	state, err := host.Observe(ctx, r.Machine)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := ofPod(state, inside, path)
+	if err != nil {
+		return nil, err
+	}
+	var out []Report
+	for _, p := range ports {
+		report, err := r.read(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, report)
+	}
+	return out, nil
+}
+
+// All reports on the representors of all VFs, none if there are none.
+func (r Reader) All(ctx context.Context) ([]Report, error) {
+	state, err := host.Observe(ctx, r.Machine)
+	if err != nil {
+		return nil, err
+	}
+	var out []Report
+	for _, pf := range state.PFs {
+		for _, vf := range pf.VFs {
+			if !vf.Rep.Exists() {
+				continue
+			}
+			report, err := r.read(ctx, *representor(nic.VFID{PF: pf.Handle, Index: vf.Index}, vf))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, report)
+		}
+	}
+	return out, nil
+}
+
+func (r Reader) inside(ctx context.Context, path string) ([]host.Link, error) {
+	ns, err := r.Machine.Netns.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return ns.Links(ctx)
+}
+
+func (r Reader) read(ctx context.Context, p Port) (Report, error) {
+	rules, err := r.Rules.Ingress(ctx, p.Ifindex)
+	if err != nil {
+		return Report{}, fmt.Errorf("rules of %s: %w", p.Netdev, err)
+	}
+	link, err := r.Rules.Link(ctx, p.Ifindex)
+	if err != nil {
+		return Report{}, fmt.Errorf("counters of %s: %w", p.Netdev, err)
+	}
+	return New(p, rules, link), nil
+}
+
+// byName finds a representor by its netdev's name; nil when it is none.
+func byName(s nic.State, netdev string) (*Port, error) {
+	for _, pf := range s.PFs {
+		for _, vf := range pf.VFs {
+			id := nic.VFID{PF: pf.Handle, Index: vf.Index}
+			switch {
+			case vf.Rep.Exists() && vf.Rep.Netdev.Name == netdev:
+				return representor(id, vf), nil
+			case vf.Netdev.Exists() && vf.Netdev.Name == netdev:
+				if !vf.Rep.Exists() {
+					return nil, noRepresentor(id, pf)
+				}
+				return nil, fmt.Errorf("%s is the netdev of %s itself: its rules are on the representor %s", netdev, id, vf.Rep.Netdev.Name)
+			}
+		}
+	}
+	return nil, nil
+}
+
+// other finds a netdev that is no representor.
+func (r Reader) other(ctx context.Context, s nic.State, netdev string) (*Port, error) {
+	links, err := r.Machine.Links.Links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if l.Name == netdev {
+			return &Port{Netdev: l.Name, Ifindex: l.Ifindex}, nil
+		}
+	}
+	var reps []string
+	for _, pf := range s.PFs {
+		for _, vf := range pf.VFs {
+			if vf.Rep.Exists() {
+				reps = append(reps, vf.Rep.Netdev.Name)
+			}
+		}
+	}
+	there := "there is no representor"
+	if len(reps) > 0 {
+		slices.Sort(reps)
+		there = "the representors are " + strings.Join(reps, ", ")
+	}
+	return nil, fmt.Errorf("netdev %q: %w; %s", netdev, fs.ErrNotExist, there)
+}
+
+func representor(id nic.VFID, vf nic.VF) *Port {
+	return &Port{Netdev: vf.Rep.Netdev.Name, Ifindex: vf.Rep.Netdev.Ifindex, VF: &id, Address: vf.Address}
+}
+
+func noRepresentor(id nic.VFID, pf nic.PF) error {
+	mode := string(pf.Eswitch)
+	if mode == "" {
+		mode = "without an eswitch"
+	}
+	return fmt.Errorf("%s has no representor: %s is %s, want switchdev", id, pf.Handle, mode)
+}
+
+// ofPod finds the ports of the VFs among the links of a namespace.
+func ofPod(s nic.State, inside []host.Link, path string) ([]Port, error) {
+	var out []Port
+	for _, l := range inside {
+		if l.Parent == "" {
+			continue
+		}
+		id, vf := s.VFAt(l.Parent)
+		if vf == nil {
+			continue
+		}
+		if !vf.Rep.Exists() {
+			return nil, noRepresentor(id, *s.PF(id.PF))
+		}
+		p := representor(id, *vf)
+		p.PodDev = l.Name
+		out = append(out, *p)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("a VF in network namespace %s: %w", path, fs.ErrNotExist)
+	}
+	return out, nil
+}

@@ -158,21 +158,21 @@ func TestB01UplinkAmongRepresentors(t *testing.T) {
 // the representor of its own PF, also where both PFs call theirs pf0vfN.
 func TestB03OneSwitchIDForTwoPFs(t *testing.T) {
 	for _, withPorts := range []bool{true, false} {
-		testTwoPFs(t, withPorts, func(fn, i int) string { return fmt.Sprintf("pf%dvf%d", fn, i) })
-		testTwoPFs(t, withPorts, func(_, i int) string { return fmt.Sprintf("pf0vf%d", i) })
+		testTwoPFs(t, withPorts, func(fn int) int { return fn })
+		testTwoPFs(t, withPorts, func(int) int { return 0 })
 	}
 }
 
-func testTwoPFs(t *testing.T, withPorts bool, portName func(fn, i int) string) {
+func testTwoPFs(t *testing.T, withPorts bool, pfnum func(fn int) int) {
 	t.Helper()
 	var l lists
 	for fn := range 2 {
 		l.pfAt(fn, 2)
 		pf := fmt.Sprintf("%s%d", card, fn)
 		for i := range 2 {
-			ifindex := l.link(pf, fmt.Sprintf("rep%d%d", fn, i), portName(fn, i))
+			ifindex := l.link(pf, fmt.Sprintf("rep%d%d", fn, i), fmt.Sprintf("pf%dvf%d", pfnum(fn), i))
 			if withPorts {
-				l.port(nic.PCI(pf), uint32(fn<<16|i+1), host.FlavourPCIVF, fn, i, ifindex)
+				l.port(nic.PCI(pf), uint32(fn<<16|i+1), host.FlavourPCIVF, pfnum(fn), i, ifindex)
 			}
 		}
 		uplink := l.link(pf, fmt.Sprintf("up%d", 1-fn), fmt.Sprintf("p%d", fn))
@@ -189,6 +189,30 @@ func testTwoPFs(t *testing.T, withPorts bool, portName func(fn, i int) string) {
 		for i, v := range p.VFs {
 			if want := fmt.Sprintf("rep%d%d", fn, i); v.Rep.Netdev.Name != want {
 				t.Errorf("ports %v, PF %d VF %d has representor %+v: want %s", withPorts, fn, i, v.Rep, want)
+			}
+		}
+	}
+}
+
+// TestTwoCards: function 0 of either card has a pf0vf0.
+func TestTwoCards(t *testing.T) {
+	s, err := sim.Parse("mlx5:cards=2,ports=1,numvfs=2,mode=switchdev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := host.Observe(t.Context(), s.Machine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	links, err := s.Machine().Links.Links(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range st.PFs {
+		for _, v := range p.VFs {
+			i := slices.IndexFunc(links, func(l host.Link) bool { return l.Ifindex == v.Rep.Netdev.Ifindex })
+			if i < 0 || links[i].Parent != p.Handle.Name || links[i].SwitchID != p.SwitchID {
+				t.Errorf("%s VF %d has representor %+v", p.Handle, v.Index, v.Rep)
 			}
 		}
 	}
@@ -236,6 +260,15 @@ func TestB05PortNameUnreadable(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 
+	// The uplink's own cannot be read: it is what is left when representors are not.
+	l = lists{}
+	l.pfAt(0, 1)
+	l.link(pf, "rep0", "pf0vf0")
+	l.link(pf, "up", "")
+	if p := observe(t, l).PF(nic.PCI(pf)); p.Uplink.Name != "up" || p.VFs[0].Rep.Netdev.Name != "rep0" {
+		t.Errorf("%+v", p)
+	}
+
 	// A legacy driver without port names: the one netdev is the uplink.
 	l = lists{}
 	l.pfAt(0, 0)
@@ -243,6 +276,28 @@ func TestB05PortNameUnreadable(t *testing.T) {
 	l.link(pf, "eth0", "")
 	if p := observe(t, l).PF(nic.PCI(pf)); p.Uplink.Name != "eth0" || p.Eswitch != "" {
 		t.Errorf("%+v", p)
+	}
+}
+
+// Where nothing tells two things apart the older one counts, not the one that is
+// listed first.
+func TestTies(t *testing.T) {
+	var l lists
+	l.pfAt(0, 1)
+	pf := card + "0"
+	l.link(pf, "one", "")
+	l.link(pf, "two", "")
+	l.link(vfAt(0, 0), "vf", "")
+	l.link(vfAt(0, 0), "vf-again", "")
+	l.port(nic.PCI(pf), 8, host.FlavourPCIVF, 4, 0, l.link(pf, "rep8", "pf4vf0"))
+	l.port(nic.PCI(pf), 7, host.FlavourPCIVF, 3, 0, l.link(pf, "rep7", "pf3vf0"))
+	l.rdma = []host.RDMADevice{{Name: "mlx5_1", Parent: pf}, {Name: "mlx5_0", Parent: pf}}
+	p := observe(t, l).PF(nic.PCI(pf))
+	if v := p.VFs[0]; p.Uplink.Name != "one" || v.Netdev.Name != "vf" || v.Rep.Netdev.Name != "rep7" {
+		t.Errorf("%+v", p)
+	}
+	if d := cmp.Diff([]string{"mlx5_0", "mlx5_1"}, p.RDMA); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -24,7 +24,10 @@ func (s *Sim) driven(f int) bool { return s.st.PFs[f].Driver == s.profile(f).dri
 
 func (s *Sim) vfAddress(f, v int) string {
 	p := s.st.PFs[f]
-	return s.profile(f).vfAddress(p.Address, p.Port, p.Ports, p.TotalVFs, v)
+	if p.VFs[v].address == "" {
+		p.VFs[v].address = s.profile(f).vfAddress(p.Address, p.Port, p.Ports, p.TotalVFs, v)
+	}
+	return p.VFs[v].address
 }
 
 // find looks a PCI address up; vf is -1 for a PF.

@@ -40,7 +40,7 @@ func (s *Sim) Inject(f Fault) {
 func (s *Sim) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.st.Faults, s.seen = nil, nil
+	s.st.Faults = nil
 }
 
 // Restart ends a crash: the next process may use the machine.
@@ -57,24 +57,26 @@ func (f Fault) fits(op Op) bool {
 		(f.Match == nil || f.Match(op))
 }
 
-// fault finds the fault that strikes op and uses it up.
+// fault finds the fault that strikes op, and counts what it let pass and how often
+// it struck in the fault itself, so that a saved machine goes on where it was.
 func (s *Sim) fault(op Op) *Fault {
-	for len(s.seen) < len(s.st.Faults) {
-		s.seen = append(s.seen, 0)
-	}
-	for i, f := range s.st.Faults {
+	for i := range s.st.Faults {
+		f := &s.st.Faults[i]
 		if !f.fits(op) {
 			continue
 		}
-		s.seen[i]++
-		if s.seen[i] <= f.Skip {
+		if f.Skip > 0 {
+			f.Skip--
 			continue
 		}
-		if f.Times >= 0 && s.seen[i] >= f.Skip+max(f.Times, 1) {
+		hit := *f
+		switch {
+		case f.Times > 1:
+			f.Times--
+		case f.Times >= 0:
 			s.st.Faults = slices.Delete(s.st.Faults, i, i+1)
-			s.seen = slices.Delete(s.seen, i, i+1)
 		}
-		return &f
+		return &hit
 	}
 	return nil
 }

@@ -138,6 +138,26 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// What a fault let pass and how often it struck goes with a saved machine, so that
+// it strikes where it is to when each change is a process of its own.
+func TestFaultOverProcesses(t *testing.T) {
+	path := t.TempDir() + "/machine.json"
+	s := parse(t, "mlx5+fail:skip=1,times=2")
+	var failed []bool
+	for i := range 5 {
+		err := s.Machine().PCI.SetAutoprobe(t.Context(), pf0, !observe(t, s).PFs[0].Autoprobe)
+		failed = append(failed, err != nil)
+		must(t, s.Save(path))
+		s = parse(t, "@"+path)
+		if n := s.Writes(); n != i+1 {
+			t.Errorf("%d writes after %d", n, i+1)
+		}
+	}
+	if want := []bool{false, true, true, false, false}; !slices.Equal(failed, want) {
+		t.Errorf("failed %v: want %v", failed, want)
+	}
+}
+
 func TestHeal(t *testing.T) {
 	s := parse(t, "mlx5")
 	s.Inject(sim.Fault{Times: -1})

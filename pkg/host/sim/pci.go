@@ -126,13 +126,11 @@ func (s pci) SetAutoprobe(ctx context.Context, address string, on bool) error {
 
 func (s pci) Bind(ctx context.Context, address, driver string) error {
 	op := Op{Verb: Bind, Arg: driver, Object: address}
-	own := func(l *link) bool {
-		f, v, ok := s.find(address)
-		return ok && l.PF == f && l.VF == v && l.Role != representor
-	}
+	f, v := -1, -1 // the function, once it is found
+	own := func(l *link) bool { return l.PF == f && l.VF == v && l.Role != representor }
 	return s.set(ctx, op, func() (func(), error) {
-		f, v, ok := s.find(address)
-		if !ok {
+		var ok bool
+		if f, v, ok = s.find(address); !ok {
 			return nil, refuse(syscall.ENOENT, "")
 		}
 		card := s.profile(f)

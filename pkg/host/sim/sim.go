@@ -21,7 +21,6 @@ type Sim struct {
 	clock   Clock
 	handles map[int]int // open handles by namespace
 	log     []Op
-	seen    []int // by fault: how many operations it matched so far
 	dead    bool
 }
 
@@ -209,7 +208,7 @@ func (s *Sim) SetDelay(d time.Duration) {
 func (s *Sim) Clone() *Sim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &Sim{clock: s.clock, handles: map[int]int{}, seen: slices.Clone(s.seen)}
+	c := &Sim{clock: s.clock, handles: map[int]int{}}
 	c.st = s.st.clone()
 	return c
 }

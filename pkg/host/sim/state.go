@@ -52,6 +52,8 @@ type pf struct {
 type vf struct {
 	Driver string  `json:"driver,omitempty"`
 	MAC    nic.MAC `json:"mac,omitzero"` // administrative
+
+	address string // once it was asked for: see Sim.vfAddress
 }
 
 // role says what a link is a netdev of.

@@ -5,7 +5,7 @@ GO ?= go
 .PHONY: build
 build: ## static binaries in build/bin
 	@mkdir -p build/bin
-	@if ls cmd/*/*.go >/dev/null 2>&1; then CGO_ENABLED=0 $(GO) build -o build/bin/ ./cmd/...; else echo "no ./cmd yet"; fi
+	@if ls cmd/*/*.go >/dev/null 2>&1; then CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o build/bin/ ./cmd/...; else echo "no ./cmd yet"; fi
 
 .PHONY: lab-root
 lab-root: ## the lab's root file system (cached)

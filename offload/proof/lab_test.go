@@ -83,7 +83,7 @@ func TestLabFlowsInHardware(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kernel.Close() })
-	r := proof.Reader{Machine: m.Machine, Rules: kernel}
+	r := proof.Reader{Machine: m.Machine, Rules: kernel, Switch: proof.Datapath{}}
 
 	t.Run("traffic", func(t *testing.T) {
 		sh(t, "ip netns exec pod0 ping -c 3 -i 0.2 10.0.0.2") // resolves addresses, makes the flows

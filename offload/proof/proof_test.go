@@ -105,6 +105,39 @@ func TestPort(t *testing.T) {
 	}
 }
 
+// flows is what a switch has.
+type flows []proof.Flow
+
+func (f flows) Flows(context.Context) ([]proof.Flow, error) {
+	if f == nil {
+		return nil, fmt.Errorf("no switch: %w", fs.ErrNotExist)
+	}
+	return f, nil
+}
+
+func TestFlowsOfTheKernelOnly(t *testing.T) {
+	m, state := machine(t, nic.Switchdev)
+	rep := state.PFs[0].VFs[0].Rep.Netdev
+	r := proof.Reader{Machine: m, Rules: kernel{rep.Ifindex: {rule(1, true, 60, 60, "drop")}}, Switch: flows{
+		{UFID: "u", Port: rep.Name, Layer: "ovs", Match: "in_port(x),eth_type(0x0800)", Actions: "userspace(...)", Total: packets(20), Used: "0.1s"},
+		{UFID: "w", Port: "other", Layer: "ovs", Total: packets(1000)},
+	}}
+	got, err := r.Port(t.Context(), rep.Name)
+	if err != nil || len(got.Flows) != 1 || got.Software != packets(20) || got.Share == nil || *got.Share != 0.75 {
+		t.Errorf("%+v %v", got, err)
+	}
+	if d := cmp.Diff([]string{"dp:ovs", "-", "-", "in_port(x),eth_type(0x0800)", "userspace(...)", "0", "20", "0.1s"}, got.Rows()[1]); d != "" {
+		t.Error(d)
+	}
+	if !strings.Contains(got.String(), "1 of 1 rules in hardware, 1 flows in the kernel only;") {
+		t.Error(got)
+	}
+	r.Switch = flows(nil) // does not run
+	if got, err := r.Port(t.Context(), rep.Name); err != nil || len(got.Flows) != 0 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
 func TestPortWithoutTraffic(t *testing.T) {
 	m, state := machine(t, nic.Switchdev)
 	uplink := state.PFs[0].Uplink // any netdev of the host will do
@@ -166,14 +199,15 @@ func TestNetns(t *testing.T) {
 func TestSince(t *testing.T) {
 	port := proof.Port{Netdev: "pf0vf0"}
 	before := proof.New(port, []tc.Rule{rule(1, true, 100, 90, "drop"), rule(2, true, 50, 50, "drop")},
-		tc.Link{RX: packets(1000), CPU: &tc.Directions{RX: packets(60)}})
+		[]proof.Flow{{UFID: "u", Total: packets(7)}}, tc.Link{RX: packets(1000), CPU: &tc.Directions{RX: packets(60)}})
 	after := proof.New(port, []tc.Rule{
 		rule(1, true, 180, 170, "drop"), // 80 more, all in hardware
 		rule(2, true, 5, 4, "drop"),     // removed and made again
 		rule(3, true, 20, 19, "drop"),   // new
-	}, tc.Link{RX: packets(1105), CPU: &tc.Directions{RX: packets(62)}})
+	}, []proof.Flow{{UFID: "u", Total: packets(9)}, {UFID: "v", Total: packets(4), Actions: "ct,recirc(0x5)"}},
+		tc.Link{RX: packets(1105), CPU: &tc.Directions{RX: packets(62)}})
 	got := after.Since(before)
-	if got.Hardware != packets(80+4+19) || got.Software != packets(0+1+1) || got.HostSaw() != 2 || got.Link.RX != packets(105) {
+	if got.Hardware != packets(80+4+19) || got.Software != packets(0+1+1+2) || got.HostSaw() != 2 || got.Link.RX != packets(105) {
 		t.Errorf("%s: %+v", got, got)
 	}
 	if after.Hardware != packets(170+4+19) {

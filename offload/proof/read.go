@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -19,10 +20,17 @@ type Rules interface {
 	Link(ctx context.Context, ifindex int) (tc.Link, error)
 }
 
+// Switch lists the flows that only the kernel's openvswitch module has; Datapath
+// does.
+type Switch interface {
+	Flows(ctx context.Context) ([]Flow, error)
+}
+
 // Reader finds ports and reads them.
 type Reader struct {
 	Machine host.Machine
 	Rules   Rules
+	Switch  Switch // nil: not asked
 }
 
 // Port reports on one netdev of the host: the representor of a VF, or any other.
@@ -112,7 +120,23 @@ func (r Reader) read(ctx context.Context, p Port) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("counters of %s: %w", p.Netdev, err)
 	}
-	return New(p, rules, link), nil
+	flows, err := r.flows(ctx, p)
+	if err != nil {
+		return Report{}, fmt.Errorf("datapath flows of %s: %w", p.Netdev, err)
+	}
+	return New(p, rules, flows, link), nil
+}
+
+// flows are those that come in at p. Where no switch runs there are none.
+func (r Reader) flows(ctx context.Context, p Port) ([]Flow, error) {
+	if r.Switch == nil {
+		return nil, nil
+	}
+	all, err := r.Switch.Flows(ctx)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(f Flow) bool { return f.Port != p.Netdev }), nil
 }
 
 // byName finds a representor by its netdev's name; nil when it is none.

@@ -13,11 +13,12 @@ import (
 type Report struct {
 	Port  Port      `json:"port"`
 	Rules []tc.Rule `json:"rules"`
-	Link  tc.Link   `json:"link"` // the representor's counters
+	Flows []Flow    `json:"flows,omitempty"` // those that only Open vSwitch's kernel module has
+	Link  tc.Link   `json:"link"`            // the representor's counters
 
-	// Hardware and Software are the packets whose way ended in a rule, by who
-	// handled that rule. Rules that send a packet to another chain are not in it,
-	// so that none is counted twice.
+	// Hardware and Software are the packets whose way ended in a rule or flow, by
+	// who handled it. Rules that send a packet to another chain are not in it, so
+	// that none is counted twice.
 	Hardware tc.Counter `json:"hardware"`
 	Software tc.Counter `json:"software"`
 
@@ -46,9 +47,14 @@ func (p Port) String() string {
 	return s
 }
 
-// New sums the rules up.
-func New(p Port, rules []tc.Rule, link tc.Link) Report {
-	r := Report{Port: p, Rules: rules, Link: link}
+// New sums rules and flows up.
+func New(p Port, rules []tc.Rule, flows []Flow, link tc.Link) Report {
+	r := Report{Port: p, Rules: rules, Flows: flows, Link: link}
+	for _, f := range flows {
+		if !f.Goes() {
+			r.Software = r.Software.Plus(f.Total)
+		}
+	}
 	for _, rule := range rules {
 		if _, on := rule.Goes(); on {
 			continue
@@ -79,7 +85,7 @@ func (r Report) InHardware() int {
 func (r Report) HostSaw() uint64 { return r.Link.Host().RX.Packets }
 
 // Since gives what has been counted since an earlier report of the same port.
-// Rules that are new since then, or were removed and made again, count from 0.
+// What is new since then, or was removed and made again, counts from 0.
 func (r Report) Since(earlier Report) Report {
 	before := map[string]tc.Rule{}
 	for _, rule := range earlier.Rules {
@@ -92,6 +98,17 @@ func (r Report) Since(earlier Report) Report {
 		}
 		rules[i] = rule
 	}
+	used := map[string]Flow{}
+	for _, f := range earlier.Flows {
+		used[f.UFID] = f
+	}
+	var flows []Flow
+	for _, f := range r.Flows {
+		if b, ok := used[f.UFID]; ok && f.UFID != "" && b.Total.Packets <= f.Total.Packets {
+			f.Total = f.Total.Minus(b.Total)
+		}
+		flows = append(flows, f)
+	}
 	link := tc.Link{RX: r.Link.RX.Minus(earlier.Link.RX), TX: r.Link.TX.Minus(earlier.Link.TX)}
 	if r.Link.CPU != nil && earlier.Link.CPU != nil {
 		link.CPU = &tc.Directions{
@@ -99,7 +116,7 @@ func (r Report) Since(earlier Report) Report {
 			TX: r.Link.CPU.TX.Minus(earlier.Link.CPU.TX),
 		}
 	}
-	return New(r.Port, rules, link)
+	return New(r.Port, rules, flows, link)
 }
 
 func identity(r tc.Rule) string {
@@ -111,7 +128,7 @@ func Columns() []string {
 	return []string{"WHERE", "CHAIN", "PRIO", "MATCH", "ACTIONS", "HARDWARE", "SOFTWARE", "IDLE"}
 }
 
-// Rows writes the rules for a table, one each.
+// Rows writes rules and flows for a table, one each.
 func (r Report) Rows() [][]string {
 	out := make([][]string, 0, len(r.Rules))
 	for _, rule := range r.Rules {
@@ -137,6 +154,11 @@ func (r Report) Rows() [][]string {
 			fmt.Sprintf("%.1fs", rule.IdleSeconds),
 		})
 	}
+	for _, f := range r.Flows {
+		out = append(out, []string{
+			"dp:" + f.Layer, "-", "-", f.Match, f.Actions, "0", strconv.FormatUint(f.Total.Packets, 10), f.Used,
+		})
+	}
 	return out
 }
 
@@ -147,6 +169,10 @@ func (r Report) String() string {
 		share = fmt.Sprintf("%d packets in hardware, %d in software (%.1f%% in hardware)",
 			r.Hardware.Packets, r.Software.Packets, 100**r.Share)
 	}
-	return fmt.Sprintf("%s: %d of %d rules in hardware; %s; the host saw %d packets",
-		r.Port, r.InHardware(), len(r.Rules), share, r.HostSaw())
+	only := ""
+	if n := len(r.Flows); n > 0 {
+		only = fmt.Sprintf(", %d flows in the kernel only", n)
+	}
+	return fmt.Sprintf("%s: %d of %d rules in hardware%s; %s; the host saw %d packets",
+		r.Port, r.InHardware(), len(r.Rules), only, share, r.HostSaw())
 }

@@ -422,11 +422,11 @@ func (t *transaction) wait(tab table, o operation, hits []uid) error {
 	for _, given := range o.Rows {
 		r := map[string]any{}
 		for _, name := range o.Columns {
-			c, v, err := t.column(tab, "", nil, name)
+			c, _, err := t.column(tab, "", nil, name)
 			if err != nil {
 				return err
 			}
-			v = c.zero()
+			v := c.zero()
 			if raw, ok := given[name]; ok {
 				if v, err = c.parse(raw, t.names); err != nil {
 					return err

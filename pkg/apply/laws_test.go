@@ -30,9 +30,6 @@ type machine interface {
 	written() int
 }
 
-// slow is set where the race detector makes everything ten times slower.
-var slow bool
-
 // nodes is how many random nodes a test looks at, when it takes its time.
 func nodes(long int) int {
 	if testing.Short() || slow {

@@ -354,6 +354,99 @@ func TestAfterBeingKilled(t *testing.T) {
 	}
 }
 
+// Killed on the way back, after a failure: the same wish again leaves what it
+// always leaves, and Resume ends the way back.
+func TestKilledOnTheWayBack(t *testing.T) {
+	start := func(write, at int) (b *bench, before nic.State, died bool) {
+		b = newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 1}}})
+		before = b.observe()
+		b.Inject(sim.Fault{Write: b.Writes() + write})
+		_, _, died = b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) })
+		b.Heal()
+		return b, before, died
+	}
+	onTheWay := 0
+	for write := 1; write <= 10; write++ {
+		for at := range 40 {
+			b, before, died := start(write, at)
+			if !died {
+				break
+			}
+			open, err := b.R.Journal.Interrupted()
+			if err != nil || open == nil {
+				t.Fatalf("write %d failed, killed at %d: %v, %v", write, at, open, err)
+			}
+			if open.last(port(0)) != TurningBack {
+				continue
+			}
+			onTheWay++
+			if res, err := b.R.Run(t.Context(), offload()); err != nil {
+				t.Errorf("write %d failed, killed at %d: %+v, %v", write, at, res, err)
+			}
+			b.mustBe(t, offload(), before, false)
+
+			b, before, _ = start(write, at)
+			res, err := b.R.Resume(t.Context())
+			if res.Outcome != RolledBack || err == nil || res.Scopes[1].Outcome != Reached {
+				t.Errorf("write %d failed, killed at %d, resumed: %+v, %v; want the first port back and the second done", write, at, res, err)
+			}
+			b.mustBeAsBefore(t, before, port(0))
+		}
+	}
+	if onTheWay < 20 {
+		t.Errorf("killed on the way back %d times, too few to prove anything", onTheWay)
+	}
+}
+
+// The way back may disturb what the way there does not: here autoprobe, which is
+// off while the VFs are made anew.
+func TestKilledOnAWayBackThatDisturbsMore(t *testing.T) {
+	none := nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), VFCount: ptr(0)}}}
+	for at := 2; ; at++ {
+		b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 1}}})
+		address := nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), VFs: []nic.VFSpec{{MAC: &nic.MAC{2, 0, 0, 0, 0, 1}}}}}}
+		if _, err := b.R.Run(t.Context(), address); err != nil {
+			t.Fatal(err)
+		}
+		before := b.observe()
+		b.R.Probe = func(context.Context) error { return errors.New("no route") }
+		if _, _, died := b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), none) }); !died {
+			if at < 8 {
+				t.Errorf("only %d places to die at", at)
+			}
+			return
+		}
+		b.R.Probe = nil
+		if res, err := b.R.Run(t.Context(), none); err != nil {
+			t.Errorf("killed at %d: %+v, %v", at, res, err)
+		}
+		b.mustBe(t, none, before, false)
+	}
+}
+
+// Killed in its second port, then another wish killed in its first port: that
+// one's second port still has what the first run left of it.
+func TestKilledBeforeClearing(t *testing.T) {
+	other := offload()
+	for n := range other.PFs {
+		other.PFs[n] = nic.PFSpec{Handle: port(n), VFs: []nic.VFSpec{{MTU: 4000}}}
+	}
+	for at := 12; at < 32; at++ {
+		for then := range 12 {
+			b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 1}}})
+			before := b.observe()
+			if _, _, died := b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
+				t.Fatalf("not killed at %d", at)
+			}
+			b.runUntil(then, func() (Result, error) { return b.R.Run(t.Context(), other) })
+			if res, err := b.R.Run(t.Context(), other); err != nil {
+				t.Errorf("killed at %d and %d: %+v, %v", at, then, res, err)
+			}
+			b.mustBe(t, other, before, false)
+		}
+	}
+}
+
 // Any number of runs, each wanting something else and killed somewhere, on any
 // machine: the last one, left in peace, ends as if it had been the only one.
 func TestKilledAgainAndAgain(t *testing.T) {
@@ -538,6 +631,31 @@ func TestVFGivenAwayMeanwhile(t *testing.T) {
 		if op.Object == before.PFs[0].VFs[1].Netdev.Name {
 			t.Errorf("the VF in use was touched: %s", op)
 		}
+	}
+}
+
+// What a run has changed and given away stays as its holder got it.
+func TestVFGivenAwayChanged(t *testing.T) {
+	b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 3, Mode: nic.Switchdev}}})
+	before := b.observe()
+	given := nic.VFID{PF: port(0), Index: 1}
+	changed := false
+	b.owned(given, func() bool { return changed })
+	b.R.Progress = func(e Event) {
+		if e.Kind == EventDone && e.Step.Action == (plan.SetVFMTU{VF: given, From: 1500, To: 9000}) {
+			changed = true
+		}
+	}
+	b.Inject(sim.Fault{Object: before.PFs[0].VFs[2].Netdev.Name})
+	mtu := nic.VFSpec{MTU: 9000}
+	res, err := b.R.Run(t.Context(), nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), VFs: []nic.VFSpec{mtu, mtu, mtu}}}})
+	if res.Outcome != RolledBack {
+		t.Fatalf("result %+v, %v; want rolled back", res, err)
+	}
+	want := nic.Freeze(before, port(0))
+	want.PFs[0].VFs[1].MTU = 9000
+	if bad := unmet(want, b.observe()); len(bad) > 0 {
+		t.Errorf("after the way back: %q", bad)
 	}
 }
 

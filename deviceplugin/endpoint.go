@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,6 +26,7 @@ type endpoint struct {
 	log     *slog.Logger
 	woken   chan struct{} // the folder has changed
 
+	socket    string // the name of the last one
 	complaint string // the last one that was logged
 }
 
@@ -94,10 +96,14 @@ func (e *endpoint) run(ctx context.Context, t timing) {
 // a kubelet that is away is tried for every second.
 func (e *endpoint) complain(err error, held bool) {
 	level := slog.LevelWarn
-	if !held && err.Error() == e.complaint {
+	text := err.Error()
+	if e.socket != "" { // which is another one each time
+		text = strings.ReplaceAll(text, e.socket, "")
+	}
+	if !held && text == e.complaint {
 		level = slog.LevelDebug
 	}
-	e.complaint = err.Error()
+	e.complaint = text
 	if held {
 		e.complaint = ""
 	}
@@ -136,7 +142,8 @@ func (e *endpoint) hold(ctx context.Context, kubelet identity, t timing) (held b
 		return false, err
 	}
 	defer conn.Close()
-	path := filepath.Join(e.dir, socketName(e.pool.Name, rand.Uint32()))
+	e.socket = socketName(e.pool.Name, rand.Uint32())
+	path := filepath.Join(e.dir, e.socket)
 	listener, err := listen(path)
 	if err != nil {
 		return false, err
@@ -154,7 +161,7 @@ func (e *endpoint) hold(ctx context.Context, kubelet identity, t timing) (held b
 		server.Stop() // closes the listener, which removes the socket
 		<-served
 	}()
-	if err := e.register(ctx, conn, filepath.Base(path), t.register); err != nil {
+	if err := e.register(ctx, conn, e.socket, t.register); err != nil {
 		return false, err
 	}
 	devices, _ := e.offer.get()

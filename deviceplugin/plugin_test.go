@@ -472,6 +472,33 @@ func TestNothingIsRegisteredBeforeAnObservation(t *testing.T) {
 	}
 }
 
+// A kubelet that refuses is asked again and again, and complained of once.
+func TestRefusalIsLoggedOnce(t *testing.T) {
+	b := start(t, card(1), quick, pool("fast", ""))
+	k, err := kubelettest.Start(kubelettest.Options{Dir: b.dir, Refuse: "no device plugins today"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Stop)
+	if err := k.WaitRefusals(20, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	log := b.logged.String()
+	refused := 0
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, "no device plugins today") {
+			refused++
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", refused, log)
+	}
+	if s := b.sockets(); len(s) > 0 {
+		t.Errorf("%v is left", s)
+	}
+}
+
 func TestStopRemovesSockets(t *testing.T) {
 	b := start(t, card(4), nil, pool("fast", "0-1"), pool("slow", "2"))
 	k := b.kubelet(kubelettest.Options{})

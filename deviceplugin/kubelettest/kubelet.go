@@ -34,6 +34,10 @@ type Options struct {
 	Legacy bool   // one connection a resource, whoever ends it
 	Spare  bool   // remove only kubelet.sock at the start, as when a kubelet listens anew
 
+	// Refuse is why every registration fails; the error names the socket, too, as
+	// a kubelet's does.
+	Refuse string
+
 	// Changed is called after each list that a plugin sends, and after a
 	// connection's end has made devices unhealthy, one call at a time. It must not
 	// wait for the Kubelet.
@@ -63,6 +67,7 @@ type Kubelet struct {
 	devices       map[string][]*api.Device
 	allocated     map[string]map[string]bool
 	registrations map[string]int
+	refusals      int
 }
 
 // Start removes the sockets in the folder, as every start of a kubelet does, and
@@ -138,6 +143,13 @@ func (k *Kubelet) Register(ctx context.Context, r *api.RegisterRequest) (*api.Em
 	}
 	if !isExtendedResource(r.ResourceName) {
 		return nil, fmt.Errorf("the resource name %q is invalid", r.ResourceName)
+	}
+	if k.options.Refuse != "" {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.refusals++
+		k.change()
+		return nil, fmt.Errorf("%s: %s", r.Endpoint, k.options.Refuse)
 	}
 	c := newClient(r.ResourceName, filepath.Join(k.options.Dir, r.Endpoint))
 	if err := k.admit(c); err != nil {
@@ -336,6 +348,26 @@ func (k *Kubelet) Wait(resource string, limit time.Duration, ok func(devices []*
 		case <-changed:
 		case <-over.C:
 			return fmt.Errorf("%s: after %v the kubelet has the list %v (plugin connected: %v)", resource, limit, devices, served)
+		}
+	}
+}
+
+// WaitRefusals returns when n registrations were refused by Options.Refuse, or
+// with an error after limit.
+func (k *Kubelet) WaitRefusals(n int, limit time.Duration) error {
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	for {
+		k.mu.Lock()
+		refusals, changed := k.refusals, k.changed
+		k.mu.Unlock()
+		if refusals >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			return fmt.Errorf("%d registrations were refused within %v, want %d", refusals, limit, n)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // LockedError says that another process is changing the node.
@@ -33,7 +34,13 @@ func (j *Journal) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, spaceError(fmt.Errorf("lock the journal: %w", err))
 	}
-	if err := flock(f); err != nil {
+	err = flock(f, syscall.LOCK_EX)
+	for n := 0; n < 5 && errors.Is(err, syscall.EWOULDBLOCK); n++ {
+		// It may be Running that only asks.
+		time.Sleep(10 * time.Millisecond)
+		err = flock(f, syscall.LOCK_EX)
+	}
+	if err != nil {
 		defer f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, &LockedError{PID: holder(f)}
@@ -55,15 +62,15 @@ func (j *Journal) Running() (pid int, running bool) {
 		return 0, false
 	}
 	defer f.Close() // and with it the lock, if it was got
-	if !errors.Is(flock(f), syscall.EWOULDBLOCK) {
+	if !errors.Is(flock(f, syscall.LOCK_SH), syscall.EWOULDBLOCK) {
 		return 0, false
 	}
 	return holder(f), true
 }
 
-func flock(f *os.File) error {
+func flock(f *os.File, how int) error {
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}

@@ -28,6 +28,16 @@ type Result struct {
 	Journal error `json:"-"`
 }
 
+// MarshalJSON writes the errors as text.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	return json.Marshal(struct {
+		plain
+		Probe   string `json:"probe,omitempty"`
+		Journal string `json:"journal,omitempty"`
+	}{plain(r), text(r.Probe), text(r.Journal)})
+}
+
 // ScopeResult is how one PF ended.
 type ScopeResult struct {
 	Scope   nic.Handle

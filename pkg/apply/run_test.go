@@ -511,6 +511,11 @@ func TestRunProbe(t *testing.T) {
 	if want := "probe: no route to the API server"; err.Error() != want {
 		t.Errorf("error %q, want %q, once", err, want)
 	}
+	res.Scopes = res.Scopes[:1]
+	if got, want := asJSON(res), `{"id":1,"outcome":"rolled back","scopes":[{"scope":"pci/0000:03:00.0","outcome":"rolled back",`+
+		`"steps":14,"error":"probe: no route to the API server"}],"probe":"no route to the API server"}`; got != want {
+		t.Errorf("JSON %s, want %s", got, want)
+	}
 	b.mustBeAsBefore(t, before)
 }
 

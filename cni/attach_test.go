@@ -331,6 +331,23 @@ func TestAddTakesOver(t *testing.T) {
 	}
 }
 
+// TestAddTakesOverFromItsDouble meets a namespace that has path and number of the
+// former owner's: the VF that is at home says that it is another.
+func TestAddTakesOverFromItsDouble(t *testing.T) {
+	w := newWorld(t)
+	old := w.pod("old", w.vf(0, 0))
+	w.mustAdd(old)
+	l, ns := w.inPod(old.netns)
+	if err := ns.Move(context.Background(), l.Ifindex, ""); err != nil {
+		t.Fatal(err)
+	}
+	p := w.pod("new", old.vf)
+	w.mustAdd(p)
+	if l, _ := w.inPod(p.netns); l.Name != "net1" {
+		t.Errorf("VF netdev: %+v", l)
+	}
+}
+
 // TestAddTwice refuses a second ADD for what is attached.
 func TestAddTwice(t *testing.T) {
 	w := newWorld(t)

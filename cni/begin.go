@@ -58,7 +58,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName,
 		Netns: args.Netns, NetnsID: j.pod.ID(), Pod: c.Pod,
 		VF: c.VF, PF: id.PF, Index: id.Index, Representor: vf.Rep.Netdev.Name,
-		Bridge: c.Bridge, OVSDB: c.OVSDB, Config: c.Raw, Args: c.Args,
+		Bridge: c.Bridge, OVSDB: c.OVSDB, Config: c.Raw, Args: c.Args, IPAM: c.IPAM,
 		Before: record.Before{
 			Name: vf.Netdev.Name, AdminMAC: vf.MAC, MAC: vf.Netdev.MAC, MTU: vf.Netdev.MTU, Up: vf.Netdev.Up,
 			RepMTU: vf.Rep.Netdev.MTU, RepUp: vf.Rep.Netdev.Up,

@@ -61,7 +61,7 @@ func codeOf(err error) uint {
 		return c.code
 	case errors.As(err, &plugin):
 		return plugin.Code
-	case errors.Is(err, record.ErrLocked), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, record.ErrLocked), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return types.ErrTryAgainLater
 	case errors.Is(err, ovsdb.ErrUnavailable), errors.As(err, &row),
 		errors.Is(err, offload.ErrForeign), errors.Is(err, offload.ErrNotTaken), errors.Is(err, offload.ErrNoBridge):

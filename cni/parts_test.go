@@ -19,8 +19,12 @@ import (
 	"sluice.dev/sluice/pkg/ovsdb/ovsdbtest"
 )
 
-// hostLocal builds the IPAM plugin host-local, once, and says where it is.
+// hostLocal builds the IPAM plugin host-local, once, and says where it is. The lab
+// has no Go; lab/gotest builds the module's tools for it.
 var hostLocal = sync.OnceValues(func() (string, error) {
+	if os.Getenv("SLUICE_LAB") != "" {
+		return filepath.Abs("../build/test")
+	}
 	dir := filepath.Join(os.TempDir(), "sluice-test-cni-plugins")
 	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "host-local"),
 		"github.com/containernetworking/plugins/plugins/ipam/host-local").CombinedOutput()
@@ -96,12 +100,14 @@ func (w *parts) check(p pod, result string) error {
 	return w.call(func(plugin *Plugin, ctx context.Context) error { return plugin.Check(ctx, args) })
 }
 
-// leased lists the addresses that are given away.
-func (w *parts) leased() []string {
-	w.t.Helper()
-	all, err := filepath.Glob(filepath.Join(w.leases, "*", "*"))
+func (w *parts) leased() []string { return leasesIn(w.t, w.leases) }
+
+// leasesIn lists the addresses that host-local has given away.
+func leasesIn(t testing.TB, dataDir string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dataDir, "*", "*"))
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var out []string
 	for _, f := range all {

@@ -78,20 +78,20 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	defer j.close()
 	if err := j.run(ctx, record.Attached); err != nil {
-		return errors.Join(err, j.undo(ctx))
+		return j.undo(ctx, err)
 	}
 	return j.print(p.Out, c)
 }
 
-// undo takes a failed attachment back, also when time or patience with it has
-// run out.
-func (j *job) undo(ctx context.Context) error {
+// undo takes an attachment back that failed because of cause, also when time or
+// patience with it has run out.
+func (j *job) undo(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.p.Limits.Undo)
 	defer cancel()
 	if err := j.detach(ctx); err != nil {
-		return fmt.Errorf("and it could not be undone, which is left to DEL: %w", err)
+		return coded(codeOf(cause), "%w; and it could not be undone, which is left to DEL: %w", cause, err)
 	}
-	return nil
+	return cause
 }
 
 // detach takes the attachment down and forgets it.
@@ -117,7 +117,11 @@ func (p *Plugin) settle(ctx context.Context, store record.Store, vf string, args
 	}
 	j := p.resume(ctx, store, r, args)
 	defer j.close()
-	switch alive, mine := j.pod != nil, r.IsOf(args.ContainerID, args.IfName); {
+	alive, err := j.alive(ctx)
+	if err != nil {
+		return err
+	}
+	switch mine := r.IsOf(args.ContainerID, args.IfName); {
 	case alive && mine && r.Attached():
 		return coded(types.ErrInvalidNetworkConfig, "VF %s is attached to %s already: want a DEL before another ADD", vf, r.Holder())
 	case alive && !mine:
@@ -129,16 +133,26 @@ func (p *Plugin) settle(ctx context.Context, store record.Store, vf string, args
 	return nil
 }
 
+// alive says whether the owner may still use the VF: its namespace is there. The
+// kernel gives numbers of namespaces away again, so another one at the same path
+// may pass for it; but then the VF that was in it is at home.
+func (j *job) alive(ctx context.Context) (bool, error) {
+	if j.pod == nil || !j.rec.Attached() {
+		return j.pod != nil, nil
+	}
+	_, home, err := j.find(ctx, j.p.Host.Links)
+	return !home, err
+}
+
 // resume is the job of a recorded attachment. Its namespace is looked for where
 // the record says and where the runtime says now; a path that leads to another
 // namespace than the recorded one leads nowhere.
 func (p *Plugin) resume(ctx context.Context, store record.Store, r *record.Record, args *skel.CmdArgs) *job {
-	c, _ := ParseConfig(r.Config, r.Args) // it was read without fault once
 	j := &job{
 		p: p, store: store, rec: r, stale: everything,
-		want: Want{VF: r.VF, IfName: r.IfName, IPAM: c.IPAM, Before: r.Before},
+		want: Want{VF: r.VF, IfName: r.IfName, IPAM: r.IPAM, Before: r.Before},
 		call: Call{
-			Plugin: c.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
+			Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
 			IfName: r.IfName, Args: r.Args, Path: args.Path,
 		},
 	}

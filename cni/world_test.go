@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -212,26 +213,34 @@ type snapshot struct {
 	Owners    map[string]string
 }
 
-// snap takes a snapshot. Ifindexes are left out: the kernel may give others when
-// an interface returns to a namespace.
 func (w *world) snap() snapshot {
 	w.t.Helper()
-	ctx, m := context.Background(), w.sim.Machine()
+	s := snapOf(w.t, w.sim.Machine(), w.dir)
+	s.Switch, s.Leases = maps.Clone(w.sw.ports), maps.Clone(w.ipam.leases)
+	return s
+}
+
+// snapOf takes a snapshot of a machine. Ifindexes are left out, which the kernel
+// may change when an interface returns to a namespace, and the carrier, which
+// comes and goes in its own time.
+func snapOf(t testing.TB, m host.Machine, dir string) snapshot {
+	t.Helper()
+	ctx := context.Background()
 	functions, err1 := m.PCI.Functions(ctx)
 	ports, err2 := m.Devlink.Ports(ctx)
 	links, err3 := m.Links.Links(ctx)
-	owners, err4 := record.Owners(w.dir)
+	owners, err4 := record.Owners(dir)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for i := range ports {
 		ports[i].Ifindex = 0
 	}
 	for i := range links {
-		links[i].Ifindex = 0
+		links[i].Ifindex, links[i].Master, links[i].Carrier = 0, 0, false
 	}
-	slices.SortFunc(links, func(a, b host.Link) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
-	return snapshot{functions, ports, links, maps.Clone(w.sw.ports), maps.Clone(w.ipam.leases), owners}
+	slices.SortFunc(links, func(a, b host.Link) int { return strings.Compare(a.Name, b.Name) })
+	return snapshot{Functions: functions, Ports: ports, Links: links, Owners: owners}
 }
 
 func (w *world) mustBe(want snapshot, when string) {

@@ -33,9 +33,11 @@ type Record struct {
 	OVSDB       string     `json:"ovsdb"` // endpoint
 
 	// How the attachment was asked for: configuration and CNI_ARGS, for the IPAM
-	// plugin, which releases by what it was called with.
+	// plugin, which releases by what it was called with; and the plugin's name, ""
+	// for none.
 	Config json.RawMessage `json:"config"`
 	Args   string          `json:"args,omitempty"`
+	IPAM   string          `json:"ipam,omitempty"`
 
 	Before Before `json:"before"`
 

@@ -1,0 +1,89 @@
+package cni
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+)
+
+// BenchmarkAttachInLab measures ADD and DEL of the program sluice-cni on a real
+// kernel with a real Open vSwitch and host-local, on a node with few VFs and with
+// many, and says what the time goes into. -test.benchtime=10x will do.
+func BenchmarkAttachInLab(b *testing.B) {
+	n := newLabNode(b)
+	st := n.state()
+	most := st.PF(n.pfs[0]).TotalVFs
+	for _, vfs := range []int{labVFs, most} {
+		b.Run(fmt.Sprintf("2x%d", vfs), func(b *testing.B) {
+			n.setVFs(vfs)
+			bench := &attachBench{n: n, total: map[string]time.Duration{}, spans: map[string]time.Duration{}}
+			for b.Loop() {
+				bench.once(b)
+			}
+			bench.print(fmt.Sprintf("2x%d", vfs))
+		})
+	}
+}
+
+type attachBench struct {
+	n     *labNode
+	turns int
+	total map[string]time.Duration // of the program, by verb
+	spans map[string]time.Duration // within, by verb and kind
+}
+
+// once attaches and detaches with the program, to be timed from outside, then
+// once more in this process, for the shares.
+func (a *attachBench) once(b *testing.B) {
+	a.turns++
+	p := a.n.pod(fmt.Sprintf("bench%d", a.turns), a.n.vf(0, 1).Address)
+	a.timed("start", func() { a.n.must("VERSION", p) })
+	a.timed("add", func() { a.n.must("ADD", p) })
+	a.timed("del", func() { a.n.must("DEL", p) })
+
+	data, err := json.Marshal(p.with("name", "offloaded").with("cniVersion", "1.1.0").with("deviceID", p.vf).
+		with("bridge", "br-int").with("stateDir", a.n.dir).conf)
+	if err != nil {
+		b.Fatal(err)
+	}
+	args := &skel.CmdArgs{
+		ContainerID: p.container, Netns: p.netns, IfName: p.ifname, Args: p.args, Path: a.n.path, StdinData: data,
+	}
+	a.within(b, "add", (*Plugin).Add, args)
+	a.within(b, "del", (*Plugin).Del, args)
+}
+
+func (a *attachBench) timed(verb string, f func()) {
+	start := time.Now()
+	f()
+	a.total[verb] += time.Since(start)
+}
+
+func (a *attachBench) within(b *testing.B, verb string, call func(*Plugin, context.Context, *skel.CmdArgs) error, args *skel.CmdArgs) {
+	p := &Plugin{
+		Host: a.n.m.Machine, Switch: OpenSwitch, IPAM: Delegate{}, Out: new(bytes.Buffer), Limits: DefaultLimits(),
+		Trace: func(s Span) { a.spans[verb+"-"+s.Kind] += s.Duration },
+	}
+	if err := call(p, context.Background(), args); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (a *attachBench) print(node string) {
+	line := func(name string, d, base time.Duration, baseName string) {
+		fmt.Printf("bench: cni-%s-%s %.1f ms (%.2f vs cni-%s-%s)\n",
+			name, node, float64(d.Microseconds())/1000/float64(a.turns), float64(d)/float64(base), baseName, node)
+	}
+	for _, verb := range []string{"add", "del"} {
+		line(verb, a.total[verb], a.total["add"], "add")
+		for _, kind := range []string{"kernel", "ovsdb", "ipam", "record"} {
+			line(verb+"-"+kind, a.spans[verb+"-"+kind], a.total[verb], verb)
+		}
+		line(verb+"-start", a.total["start"], a.total[verb], verb)
+	}
+}

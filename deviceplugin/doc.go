@@ -45,6 +45,6 @@
 // matters: a kubelet (1.37, devicemanager, PluginConnected) that has not yet
 // noticed the end of the old connection refuses a second one from the same path
 // and then never takes that path again. For the same reason it waits a moment
-// between the two; older kubelets take the end of an old stream for the end of
+// between the two: kubelets up to 1.36 take the end of an old stream for that of
 // the new one.
 package deviceplugin

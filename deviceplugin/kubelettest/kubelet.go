@@ -31,7 +31,7 @@ import (
 // Options of a kubelet.
 type Options struct {
 	Dir    string // made if it is not there
-	Legacy bool   // one connection a resource, whoever ends it
+	Legacy bool   // one connection a resource, whoever ends it: kubelets up to 1.36
 	Spare  bool   // remove only kubelet.sock at the start, as when a kubelet listens anew
 
 	// Refuse is why every registration fails; the error names the socket, too, as

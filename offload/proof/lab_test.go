@@ -102,7 +102,8 @@ func TestLabFlowsInHardware(t *testing.T) {
 			t.Logf("%s; %d packets in hardware, %d in software, ufid %s", rule, rule.Hardware.Packets, rule.Software().Packets, tc.UFID(rule.Cookie))
 		}
 		t.Logf("counters of %s: %+v, of the host: %+v", reps[0].Name, after.Link, after.Link.Host())
-		t.Log(sh(t, "ovs-appctl dpctl/dump-flows -m --names"))
+		flows := sh(t, "ovs-appctl dpctl/dump-flows -m --names")
+		t.Log(flows)
 		if got.Hardware.Packets < 38 {
 			t.Errorf("of 40 packets %d in hardware", got.Hardware.Packets)
 		}
@@ -116,6 +117,9 @@ func TestLabFlowsInHardware(t *testing.T) {
 			t.Error("no rule in hardware")
 		}
 		for _, rule := range after.Rules {
+			if ufid := tc.UFID(rule.Cookie); rule.InHW && !strings.Contains(flows, "ufid:"+ufid) {
+				t.Errorf("Open vSwitch knows no flow %s", ufid)
+			}
 			if rule.InHW && (rule.InHWCount != 1 || rule.Cookie == "") {
 				t.Errorf("in_hw_count %d, cookie %q: %s", rule.InHWCount, rule.Cookie, rule)
 			}

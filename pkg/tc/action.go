@@ -329,7 +329,7 @@ func readCT(a *Action, _ []byte, o map[int][]byte) {
 }
 
 func readSkbedit(a *Action, _ []byte, o map[int][]byte) {
-	a.add(o, field{3, "priority", 0, hostHex}, field{4, "queue_mapping", 0, host}, field{5, "mark", 8, hostHex})
+	a.add(o, field{3, "priority", 0, hostHex}, field{4, "queue_mapping", 0, host}, field{5, "mark", 8, host})
 	if t, ok := netlink.Uint(o[7]); ok {
 		names := []string{"host", "broadcast", "multicast", "otherhost"}
 		name := strconv.FormatUint(t, 10)
@@ -358,6 +358,12 @@ func readPolice(a *Action, parms []byte, o map[int][]byte) {
 		a.Params = append(a.Params, Param{"mtu", strconv.FormatUint(uint64(mtu), 10)})
 	}
 	a.add(o, field{10, "pkts_rate", 0, host}, field{11, "pkts_burst", 0, host})
+	// The action in the struct is for what exceeds the rate; TCA_POLICE_RESULT,
+	// if there is one, for what conforms.
+	if conform := control(o[5], 0); conform != "" {
+		a.Params = append(a.Params, Param{"exceed", a.Control})
+		a.Control = conform
+	}
 }
 
 func readMPLS(a *Action, parms []byte, o map[int][]byte) {

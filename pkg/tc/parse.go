@@ -116,11 +116,16 @@ func (r *Rule) count() {
 }
 
 // UFID writes a cookie of 16 bytes as Open vSwitch prints the flow's ufid, and
-// any other one as it is.
+// any other one as it is. A ufid is four numbers of 32 bits (lib/odp-util.c,
+// odp_format_ufid; lib/uuid.h), the cookie their bytes in memory.
 func UFID(cookie string) string {
 	b, err := hex.DecodeString(cookie)
 	if err != nil || len(b) != 16 {
 		return cookie
 	}
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	var p [4]uint32
+	for i := range p {
+		p[i] = binary.NativeEndian.Uint32(b[4*i:])
+	}
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%04x%08x", p[0], p[1]>>16, p[1]&0xffff, p[2]>>16, p[2]&0xffff, p[3])
 }

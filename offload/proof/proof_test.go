@@ -99,6 +99,9 @@ func TestPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want := `"vf":{"pf":"` + pf.Handle.String() + `","index":1}`; !strings.Contains(string(b), want) {
+		t.Errorf("no %s in %s", want, b)
+	}
 	var again proof.Report
 	if err := json.Unmarshal(b, &again); err != nil || !cmp.Equal(got, again) {
 		t.Errorf("%v %s\n%s", err, cmp.Diff(got, again), b)

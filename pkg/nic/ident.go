@@ -86,8 +86,8 @@ func isHex(s string) bool {
 // VFID names a VF: its PF and its index among the PF's VFs, counted from 0 as
 // the kernel's virtfnN and devlink's vfnum do.
 type VFID struct {
-	PF    Handle
-	Index int
+	PF    Handle `json:"pf"`
+	Index int    `json:"index"`
 }
 
 func (id VFID) String() string { return fmt.Sprintf("%s vf %d", id.PF, id.Index) }

@@ -1,11 +1,48 @@
-# sluice. Everything built here lands in build/.
+# sluice. Everything built here lands in build/, what is slow to make in the
+# user's cache folder.
 
 GO ?= go
+TOOL = $(GO) tool -modfile=lab/tools/go.mod
+STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w"
+DEMO_TTY = $(shell [ -t 1 ] && echo --tty)
+
+.PHONY: help
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/\t/' | expand -t 14
 
 .PHONY: build
 build: ## static binaries in build/bin
 	@mkdir -p build/bin
-	@if ls cmd/*/*.go >/dev/null 2>&1; then CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o build/bin/ ./cmd/...; else echo "no ./cmd yet"; fi
+	@$(STATIC) -o build/bin/ ./cmd/...
+
+.PHONY: tools
+tools: ## what demo and lab tests run beside sluice: a kubelet's device manager, an IPAM plugin
+	@mkdir -p build/tools
+	@$(STATIC) -o build/tools/ ./lab/kubelet github.com/containernetworking/plugins/plugins/ipam/host-local
+
+.PHONY: demo
+demo: build tools ## the main job, end to end, in a virtual machine with a NIC in it
+	@lab/run $(DEMO_TTY) --nics twin:vfs=8:numa=1 -- lab/demo/story
+
+.PHONY: test
+test: ## every test
+	@lab/test
+
+.PHONY: test-fast
+test-fast: lint ## pure packages, the simulated machine, and namespaces where root
+	@$(TOOL) gotestsum --format pkgname -- ./...
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, go-errorlint
+	@lab/lint
+
+.PHONY: bench
+bench: build tools ## a line for each measurement
+	@lab/bench
+
+.PHONY: lab-shell
+lab-shell: build tools ## a shell in a virtual machine with the lab's NIC
+	@lab/shell
 
 .PHONY: lab-root
 lab-root: ## the lab's root file system (cached)
@@ -14,7 +51,3 @@ lab-root: ## the lab's root file system (cached)
 .PHONY: lab-kernel
 lab-kernel: ## the lab's own kernel, with conntrack offload (cached)
 	@lab/kernel/get offload
-
-.PHONY: lab-shell
-lab-shell: build ## a shell in a virtual machine with the lab's NIC
-	@lab/shell

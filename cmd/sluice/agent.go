@@ -13,6 +13,7 @@ import (
 	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/plan"
 )
 
 // agent is what runs on a node: it brings the node to what FILE wants, finishing
@@ -89,7 +90,8 @@ func (a *agent) converge(ctx context.Context) (*v1alpha1.NodeNIC, nic.Spec, erro
 	if err != nil {
 		return nil, nic.Spec{}, err
 	}
-	result, err := a.node.runner(a.progress).Run(ctx, spec)
+	// VFs in pods are as their attachments made them, until they come back.
+	result, err := a.node.runner(a.progress).Run(ctx, plan.Spare(spec, state))
 	if result.Journal != nil {
 		a.log.Error("the journal is not whole", "error", result.Journal)
 	}

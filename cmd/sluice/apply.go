@@ -63,12 +63,12 @@ func (o *options) change(cmd *cobra.Command, do func(context.Context, *node, *ap
 			err = errors.Join(err, perr)
 		}
 		if result.Journal != nil {
-			err = errors.Join(err, fmt.Errorf("journal: %w", result.Journal))
+			fmt.Fprintln(cmd.ErrOrStderr(), "sluice: the journal is not whole:", result.Journal)
 		}
-		if err != nil && result.Outcome != apply.Reached {
+		if err != nil {
 			return status{exitRolledBack, err}
 		}
-		return err
+		return nil
 	})
 }
 

@@ -18,8 +18,15 @@ tell() {
 
 # show COMMAND...: the command as it is typed, and what it says.
 show() {
-	printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"
+	local line="$*"
+	printf '\n%s$ %s%s\n' "$bold" "${line#done_steps }" "$plain"
 	"$@"
+}
+
+# done_steps COMMAND...: in a pipe a run says when a step begins and when it is
+# done; for reading, the second is enough.
+done_steps() {
+	if [ -t 1 ]; then "$@"; else "$@" | sed '/^  \.\. /d'; fi
 }
 
 # check TEXT COMMAND...: counted; the command's output is shown if it fails.
@@ -39,9 +46,9 @@ check() {
 # equal WANT GOT
 equal() { [ "$1" = "$2" ] || { echo "want $1, got $2"; return 1; }; }
 
-# eventually COMMAND...: within ten seconds.
+# eventually COMMAND...: within a minute; a busy machine is slow.
 eventually() {
-	local end=$((SECONDS + 10))
+	local end=$((SECONDS + 60))
 	until "$@" >/dev/null 2>&1; do
 		[ "$SECONDS" -lt "$end" ] || { "$@"; return; }
 		sleep 0.1

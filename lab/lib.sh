@@ -58,10 +58,15 @@ cached() {
 # mirror: the Debian mirror that the host's own apt uses. Never written down in
 # the tree: it differs from machine to machine.
 mirror() {
-	local name uri
+	local name uri try
 	name=$(. /etc/os-release && echo "$VERSION_CODENAME")
-	uri=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Codename: $name" | head -n 1)
-	[ -n "$uri" ] || die "the host's apt sources name no Debian mirror for $name; run apt-get update"
+	for try in 1 2; do
+		uri=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Codename: $name" | head -n 1)
+		[ -z "$uri" ] || break
+		# A fresh machine has no lists yet, and so no code names.
+		[ "$try" = 2 ] || apt-get update >&2
+	done
+	[ -n "$uri" ] || die "the host's apt sources name no Debian mirror for $name"
 	echo "$uri"
 }
 

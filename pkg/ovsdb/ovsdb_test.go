@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -459,5 +460,34 @@ func again(t *testing.T, b []byte, v, w any) {
 	}
 	if twice, err := json.Marshal(w); err != nil || string(twice) != string(out) {
 		t.Fatalf("%s: written as %s, then as %s: %v", b, out, twice, err)
+	}
+}
+
+// What each CNI call pays before it knows anything: a connection, and the rows of
+// one port beside those of a full node.
+func BenchmarkConnectAndSelect(b *testing.B) {
+	for name, start := range map[string]func(testing.TB) *ovsdbtest.OVS{
+		"process": ovsdbtest.InProcess, "real": ovsdbtest.Daemons,
+	} {
+		b.Run(name, func(b *testing.B) {
+			o := start(b)
+			o.AddBridge(b, "br0")
+			for i := range 128 {
+				o.AddPort(b, "br0", "pf0vf"+strconv.Itoa(i), nil)
+			}
+			for b.Loop() {
+				c, err := ovsdb.Connect(b.Context(), o.Endpoint)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := c.Transact(b.Context(),
+					ovsdb.Select(ovsdb.TableBridge, ovsdb.All(), ovsdb.BridgeColumns()...),
+					ovsdb.Select(ovsdb.TablePort, ovsdb.Is("name", "pf0vf7"), ovsdb.PortColumns()...),
+				); err != nil {
+					b.Fatal(err)
+				}
+				_ = c.Close()
+			}
+		})
 	}
 }

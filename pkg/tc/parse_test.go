@@ -209,3 +209,15 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkParse(b *testing.B) {
+	msgs := captured(b)
+	for b.Loop() {
+		for _, m := range msgs {
+			if _, _, err := tc.Parse(m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(msgs)), "ns/rule")
+}

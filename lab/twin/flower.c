@@ -234,7 +234,7 @@ struct parse {
 static int parse_meta(struct parse *p)
 {
 	struct flow_match_meta match;
-	struct net_device *dev;
+	int ifindex;
 
 	if (!flow_rule_match_key(p->rule, FLOW_DISSECTOR_KEY_META))
 		return 0;
@@ -249,12 +249,15 @@ static int parse_meta(struct parse *p)
 		ERR(p->extack, "Unsupported ingress ifindex mask");
 		return -EOPNOTSUPP;
 	}
-	dev = __dev_get_by_index(dev_net(p->dev), match.key->ingress_ifindex);
-	if (!dev) {
-		ERR(p->extack, "Can't find the ingress port to match on");
-		return -ENOENT;
-	}
-	if (dev != p->dev) {
+	ifindex = match.key->ingress_ifindex;
+	if (ifindex != p->dev->ifindex) {
+		struct net_device *dev = dev_get_by_index(dev_net(p->dev), ifindex);
+
+		if (!dev) {
+			ERR(p->extack, "Can't find the ingress port to match on");
+			return -ENOENT;
+		}
+		dev_put(dev);
 		ERR(p->extack, "Can't match on the ingress filter port");
 		return -EOPNOTSUPP;
 	}

@@ -119,14 +119,15 @@ static netdev_tx_t nic_xmit(struct sk_buff *skb, struct net_device *dev)
 	}
 	dev_sw_netstats_tx_add(dev, twin_skb_packets(skb), twin_skb_bytes(skb));
 	rcu_read_lock();
-	if (nic->kind == TWIN_VF)
+	if (nic->kind == TWIN_VF) {
 		twin_from_vport(nic->vport, skb, 0);
-	else if (nic->kind == TWIN_REP)
+	} else if (nic->kind == TWIN_REP || twin_switchdev(nic->port)) {
+		twin_count(nic->vport, TWIN_REP_PACKETS, twin_skb_packets(skb),
+			   twin_skb_bytes(skb));
 		twin_to_vport(nic->vport, skb, 0);
-	else if (twin_switchdev(nic->port))
-		twin_to_vport(&nic->port->uplink, skb, 0);
-	else
+	} else {
 		twin_from_pf(nic->port, skb);
+	}
 	rcu_read_unlock();
 	return NETDEV_TX_OK;
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Faults on demand: each hits the operation that it names, once, and only it.
 . "$(dirname "$0")/lib.sh"
+fresh
 d=$debug/$A
 
 refused "an unknown operation" 'Invalid argument' bash -c "echo nothing EIO >$d/fail"
@@ -8,7 +9,7 @@ refused "an unknown error" 'Invalid argument' bash -c "echo mtu EWHAT >$d/fail"
 
 put $d/fail "sriov_enable ENOMEM"
 refused "sriov_enable" 'Cannot allocate memory' bash -c "echo 2 >$sys/$A/sriov_numvfs"
-is "no VFs" "$(cat $sys/$A/sriov_numvfs)" 0
+is "no VFs after it" "$(cat $sys/$A/sriov_numvfs)" 0
 does "once only" numvfs $A 3
 
 put $d/fail "eswitch_set EIO"

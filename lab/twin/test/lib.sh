@@ -88,6 +88,19 @@ rep() {
 counter() { sed -n "s/^$2 .*\b$3:\([0-9]*\).*/\1/p" "$debug/$1/counters"; }
 stat_of() { ethtool -S "$1" | sed -n "s/^ *$2: //p"; }
 
+# The card as at load, whatever ran before in this guest
+fresh() {
+	local pf
+	for pf in $A $B; do
+		[ -e $debug/$pf/clear ] && put $debug/$pf/clear 1
+		numvfs $pf 0
+		mode $pf legacy
+		put $debug/$pf/wire peer
+		ip link set "$(pf_dev $pf)" down
+	done
+	dmesg -C
+}
+
 no_warnings() {
 	local found
 	found=$(dmesg | grep -E 'WARNING|BUG|Oops|Call Trace|refcount|unregister_netdevice: waiting' | head -n 5)

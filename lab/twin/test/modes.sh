@@ -1,6 +1,7 @@
 #!/bin/bash
 # The E-Switch: PCI and SR-IOV around it, modes, refusals, what devlink shows.
 . "$(dirname "$0")/lib.sh"
+fresh
 
 # PCI
 is "vendor" "$(cat $sys/$A/vendor)" 0x15b3

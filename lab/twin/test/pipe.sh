@@ -1,6 +1,7 @@
 #!/bin/bash
 # Traffic: two VFs over OVS with rules in hardware, the wire, and legacy mode.
 . "$(dirname "$0")/lib.sh"
+fresh
 
 # pod NAME VFDEV ADDRESS
 pod() {
@@ -13,7 +14,8 @@ pod() {
 in_pod() { ip netns exec "$@"; }
 offloaded() { ovs-appctl dpctl/dump-flows -m type=offloaded 2>/dev/null; }
 
-ovs || exit 1
+# flows stay in hardware for a minute: a busy machine takes more than 10 s to look at them
+ovs other_config:max-idle=60000 || exit 1
 numvfs $A 4
 mode $A switchdev
 ovs-vsctl add-br br0
@@ -31,10 +33,10 @@ miss=$(counter $A pf0vf0 miss_packets) hw=$(counter $A pf0vf0 hw_packets)
 soft=$(stat_of "$(rep $A 0)" rx_packets) vport=$(stat_of "$(rep $A 0)" vport_rx_packets)
 does "40 more pings" in_pod a ping -c 40 -i 0.05 -W 5 10.0.0.2
 hw2=$(counter $A pf0vf0 hw_packets) miss2=$(counter $A pf0vf0 miss_packets)
-[ $((hw2 - hw)) -ge 40 ] && ok "the hardware forwarded them" || bad "hardware forwarded $((hw2 - hw)) of 40"
+[ $((hw2 - hw)) -ge 38 ] && ok "the hardware forwarded them" || bad "hardware forwarded $((hw2 - hw)) of 40"
 [ $((miss2 - miss)) -le 2 ] && ok "the representor saw none of them" || bad "representor saw $((miss2 - miss)) of 40"
 [ $(($(stat_of "$(rep $A 0)" rx_packets) - soft)) -le 2 ] && ok "nor do its software counters" || bad "software counters moved"
-[ $(($(stat_of "$(rep $A 0)" vport_rx_packets) - vport)) -ge 40 ] && ok "its vport counters do" || bad "vport counters did not move"
+[ $(($(stat_of "$(rep $A 0)" vport_rx_packets) - vport)) -ge 38 ] && ok "its vport counters do" || bad "vport counters did not move"
 like "hardware statistics in tc" "$(tc -s filter show dev "$(rep $A 0)" ingress)" 'Sent hardware [1-9][0-9]* bytes'
 like "the rules as the hardware has them" "$(cat $debug/$A/flows)" 'in:pf0vf0 .*output:pf0vf1'
 like "CPU hits apart from vport counters" "$(ip stats show dev "$(rep $A 0)" group offload subgroup cpu_hit 2>&1)" 'RX'
@@ -65,8 +67,8 @@ refused "forward to itself" "can't forward from a VF to itself" $add action mirr
 refused "to one device twice" "can't duplicate output" $add action mirred egress mirror dev "$r1" action mirred egress redirect dev "$r1"
 refused "ports of SCTP" 'Only UDP and TCP transports' tc filter add dev "$r0" ingress protocol ip flower skip_sw ip_proto sctp dst_port 5 action drop
 refused "csum alone" 'only offloaded with pedit' $add action csum ip4h action drop
-refused "legacy pedit" 'legacy pedit' $add action pedit munge offset 0 u32 set 1 action drop
 refused "a field it cannot write" 'unsupported field' $add ip_proto tcp action pedit ex munge ip ihl set 5 action drop
+does "hw-tc-offload of the uplink" ethtool -K "$up" hw-tc-offload on
 refused "uplink to the other uplink" 'not the same uplink' tc filter add dev "$up" ingress protocol ip flower skip_sw action mirred egress redirect dev "$(pf_dev $B)"
 does "VF to a VF of the other port" $add action mirred egress redirect dev "$(rep $B 0)"
 tc filter del dev "$r0" ingress
@@ -92,8 +94,9 @@ for p in ip arp; do
 done
 tc filter add dev "$r1" ingress prio 1 protocol 802.1q flower skip_sw vlan_id 7 \
 	action vlan pop action mirred egress redirect dev "$r0" || bad "pop rule"
+soft=$(stat_of "$r1" rx_packets)
 does "VLAN pushed one way and popped the other" in_pod a ping -c 3 -i 0.2 -W 3 10.7.0.2
-is "none of it by the representor" "$(stat_of "$r1" rx_packets)" "$(stat_of "$r1" rx_packets)"
+is "none of it by the representor" "$(stat_of "$r1" rx_packets)" "$soft"
 tc filter del dev "$r0" ingress
 tc filter del dev "$r1" ingress
 tc filter add dev "$r0" ingress prio 1 protocol ip flower skip_sw ip_proto icmp action drop
@@ -111,10 +114,6 @@ is "carrier with the wire" "$(cat "/sys/class/net/$up/carrier")" 1
 for p in 0x0800 0x0806; do
 	tc filter add dev "$r0" ingress prio $((p)) protocol $p flower skip_sw action mirred egress redirect dev "$up" || bad "to the wire"
 	tc filter add dev "$up" ingress prio $((p)) protocol $p flower skip_sw action mirred egress redirect dev "$r0" || bad "from the wire"
-done 2>&1
-does "hw-tc-offload of the uplink" ethtool -K "$up" hw-tc-offload on
-for p in 0x0800 0x0806; do
-	tc filter replace dev "$up" ingress prio $((p)) protocol $p flower skip_sw action mirred egress redirect dev "$r0" 2>/dev/null
 done
 does "ping over the wire in hardware" in_pod a ping -c 3 -i 0.2 -W 3 10.0.0.9
 put $debug/$A/carrier 0

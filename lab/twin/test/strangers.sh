@@ -1,6 +1,7 @@
 #!/bin/bash
 # What programs of others read: it must be there and look right.
 . "$(dirname "$0")/lib.sh"
+fresh
 numvfs $A 2
 up=$(pf_dev $A) vf=$(vf_dev $A 0)
 

@@ -2,9 +2,11 @@ package offload_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +34,24 @@ func dump(t *testing.T, o *ovsdbtest.OVS) string {
 		ovsdb.Select("Bridge", ovsdb.All(), "_uuid", "name", "ports"),
 		ovsdb.Select("Port", ovsdb.All(), "_uuid", "name", "interfaces", "tag", "external_ids"),
 		ovsdb.Select("Interface", ovsdb.All(), "_uuid", "name", "external_ids"))
-	return fmt.Sprintf("%s\n%s\n%s\n%s", out[0].Rows, out[1].Rows, out[2].Rows, out[3].Rows)
+	// A server lists rows in the order of its hash table, which changes with what
+	// others write.
+	var all []string
+	for _, r := range out {
+		var rows []map[string]json.RawMessage
+		if err := r.Decode(&rows); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			b, err := json.Marshal(row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(b))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
 }
 
 func TestPlugLookupUnplug(t *testing.T) {

@@ -37,7 +37,7 @@ VFs in a pod's network namespace; without either, all representors.`,
 					return err
 				}
 				defer rules.Close()
-				reports, err := readFlows(cmd.Context(), proof.Reader{Machine: n.machine, Rules: rules}, port, netns)
+				reports, err := readFlows(cmd.Context(), proof.Reader{Machine: n.machine, Rules: rules, Switch: proof.Datapath{}}, port, netns)
 				if err != nil {
 					return err
 				}
@@ -84,7 +84,7 @@ func flowsTable(w io.Writer, reports []proof.Report) {
 	}
 	for _, r := range reports {
 		fmt.Fprintln(w, r)
-		if len(r.Rules) == 0 {
+		if len(r.Rules)+len(r.Flows) == 0 {
 			continue
 		}
 		tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)

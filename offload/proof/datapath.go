@@ -40,11 +40,26 @@ func (d Datapath) Flows(ctx context.Context) ([]Flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := unixctl.Call(ctx, socket, "dpctl/dump-flows", "-m", "--names", "type=ovs")
+	datapaths, err := unixctl.Call(ctx, socket, "dpctl/dump-dps")
 	if err != nil {
 		return nil, err
 	}
-	return ParseFlows(out)
+	var all []Flow
+	for name := range strings.Lines(datapaths) {
+		if name = strings.TrimSpace(name); !strings.HasPrefix(name, "system@") {
+			continue // of userspace, where representors are not
+		}
+		out, err := unixctl.Call(ctx, socket, "dpctl/dump-flows", "-m", "--names", name, "type=ovs")
+		if err != nil {
+			return nil, err
+		}
+		flows, err := ParseFlows(out)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, flows...)
+	}
+	return all, nil
 }
 
 var inPort = regexp.MustCompile(`\bin_port\(([^)]*)\)`)

@@ -1,6 +1,8 @@
 package proof_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice.dev/sluice/offload/proof"
+	"sluice.dev/sluice/pkg/ovsdb/ovsdbtest"
 	"sluice.dev/sluice/pkg/tc"
 )
 
@@ -43,6 +46,19 @@ func TestParseFlows(t *testing.T) {
 		if got, err := proof.ParseFlows(bad); err == nil {
 			t.Errorf("%s: %+v", bad, got)
 		}
+	}
+}
+
+// A real ovs-vswitchd that has no datapath in the kernel has no such flows; one
+// that does not run is not there.
+func TestDatapathOfRealDaemon(t *testing.T) {
+	if _, err := (proof.Datapath{RunDir: t.TempDir()}).Flows(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no daemon: %v", err)
+	}
+	o := ovsdbtest.Daemons(t)
+	o.AddBridge(t, "br0")
+	if flows, err := (proof.Datapath{RunDir: o.RunDir()}).Flows(t.Context()); err != nil || len(flows) != 0 {
+		t.Errorf("%v %v", flows, err)
 	}
 }
 

@@ -50,7 +50,11 @@ func (r Reader) Port(ctx context.Context, netdev string) (Report, error) {
 			return Report{}, err
 		}
 	}
-	return r.read(ctx, *p)
+	flows, err := r.flows(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	return r.read(ctx, *p, flows)
 }
 
 // Netns reports on each VF whose netdev is in the network namespace at path, a
@@ -69,9 +73,13 @@ func (r Reader) Netns(ctx context.Context, path string) ([]Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	flows, err := r.flows(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []Report
 	for _, p := range ports {
-		report, err := r.read(ctx, p)
+		report, err := r.read(ctx, p, flows)
 		if err != nil {
 			return nil, err
 		}
@@ -86,13 +94,17 @@ func (r Reader) All(ctx context.Context) ([]Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	flows, err := r.flows(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []Report
 	for _, pf := range state.PFs {
 		for _, vf := range pf.VFs {
 			if !vf.Rep.Exists() {
 				continue
 			}
-			report, err := r.read(ctx, *representor(nic.VFID{PF: pf.Handle, Index: vf.Index}, vf))
+			report, err := r.read(ctx, *representor(nic.VFID{PF: pf.Handle, Index: vf.Index}, vf), flows)
 			if err != nil {
 				return nil, err
 			}
@@ -111,7 +123,7 @@ func (r Reader) inside(ctx context.Context, path string) ([]host.Link, error) {
 	return ns.Links(ctx)
 }
 
-func (r Reader) read(ctx context.Context, p Port) (Report, error) {
+func (r Reader) read(ctx context.Context, p Port, flows map[string][]Flow) (Report, error) {
 	rules, err := r.Rules.Ingress(ctx, p.Ifindex)
 	if err != nil {
 		return Report{}, fmt.Errorf("rules of %s: %w", p.Netdev, err)
@@ -120,23 +132,24 @@ func (r Reader) read(ctx context.Context, p Port) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("counters of %s: %w", p.Netdev, err)
 	}
-	flows, err := r.flows(ctx, p)
-	if err != nil {
-		return Report{}, fmt.Errorf("datapath flows of %s: %w", p.Netdev, err)
-	}
-	return New(p, rules, flows, link), nil
+	return New(p, rules, flows[p.Netdev], link), nil
 }
 
-// flows are those that come in at p. Where no switch runs there are none.
-func (r Reader) flows(ctx context.Context, p Port) ([]Flow, error) {
+// flows are the switch's by port, read once for all of them. Where no switch
+// runs there are none.
+func (r Reader) flows(ctx context.Context) (map[string][]Flow, error) {
 	if r.Switch == nil {
 		return nil, nil
 	}
 	all, err := r.Switch.Flows(ctx)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, fmt.Errorf("flows of the datapath: %w", err)
 	}
-	return slices.DeleteFunc(all, func(f Flow) bool { return f.Port != p.Netdev }), nil
+	byPort := map[string][]Flow{}
+	for _, f := range all {
+		byPort[f.Port] = append(byPort[f.Port], f)
+	}
+	return byPort, nil
 }
 
 // byName finds a representor by its netdev's name; nil when it is none.

@@ -44,7 +44,10 @@ func TestCallRealDaemon(t *testing.T) {
 	o := ovsdbtest.Daemons(t)
 	o.AddBridge(t, "br0")
 	o.AddNetdev(t, "v0")
-	socket := filepath.Join(filepath.Dir(strings.TrimPrefix(o.Endpoint, "unix:")), "vswitchd.ctl")
+	socket, err := unixctl.Socket(o.RunDir(), "ovs-vswitchd")
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := unixctl.Call(t.Context(), socket, "list-commands")
 	if err != nil || !strings.Contains(out, "dpctl/dump-flows") {
 		t.Errorf("%q %v", out, err)

@@ -95,12 +95,12 @@ func (d *daemons) startSwitch(t testing.TB) {
 	t.Helper()
 	d.vswitchd = start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}, d.environment(),
 		"ovs-vswitchd", "unix:"+d.path("db.sock"), "--disable-system",
-		"--unixctl="+d.path("vswitchd.ctl"), "-vconsole:off", "--log-file="+d.path("vswitchd.log"))
+		"--pidfile="+d.path("ovs-vswitchd.pid"), "-vconsole:off", "--log-file="+d.path("vswitchd.log"))
 }
 
-// environment keeps the daemons' files in our folder.
+// environment keeps the daemons' files in our folder, whatever the caller's says.
 func (d *daemons) environment() []string {
-	return append(os.Environ(), "OVS_RUNDIR="+d.folder, "OVS_LOGDIR="+d.folder, "OVS_DBDIR="+d.folder)
+	return []string{"PATH=" + os.Getenv("PATH"), "OVS_RUNDIR=" + d.folder, "OVS_LOGDIR=" + d.folder, "OVS_DBDIR=" + d.folder}
 }
 
 func (d *daemons) signalSwitch(t testing.TB, halt bool) {
@@ -198,6 +198,10 @@ func await(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+// RunDir is where ovs-vswitchd has its pid file and control socket. Only for
+// Daemons.
+func (o *OVS) RunDir() string { return o.folder }
 
 // Log is a daemon's log so far: "db" or "vswitchd". Only for Daemons.
 func (o *OVS) Log(t testing.TB, name string) string {

@@ -20,17 +20,17 @@ import (
 // begin checks everything that an attachment needs and records it. Until the
 // record is written nothing is changed, so a refusal leaves no trace.
 func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *skel.CmdArgs) (*job, error) {
-	j := &job{p: p, store: store}
+	pod, err := p.open(ctx, args.Netns)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{p: p, store: store, pod: pod}
 	begun := false
 	defer func() {
 		if !begun {
 			j.close()
 		}
 	}()
-	var err error
-	if j.pod, err = p.open(ctx, args.Netns); err != nil {
-		return nil, err
-	}
 	st, err := p.observe(ctx)
 	if err != nil {
 		return nil, err
@@ -42,40 +42,19 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	if err := p.unused(ctx, vf); err != nil {
 		return nil, err
 	}
-	if err := podReady(ctx, j.pod, c.VF, args); err != nil {
+	if err := podReady(ctx, pod, c.VF, args); err != nil {
 		return nil, err
 	}
-	call := Call{
-		Plugin: c.IPAM, Config: c.Raw, Container: args.ContainerID, Netns: args.Netns,
-		IfName: args.IfName, Args: args.Args, Path: args.Path,
-	}
+	j.of(newRecord(c, args, pod.ID(), id, vf), args.Path)
 	if c.IPAM != "" {
-		if err := p.IPAM.Find(call); err != nil {
+		if err := p.IPAM.Find(j.call); err != nil {
 			return nil, err
 		}
-	}
-	j.rec = &record.Record{
-		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName,
-		Netns: args.Netns, NetnsID: j.pod.ID(), Pod: c.Pod,
-		VF: c.VF, PF: id.PF, Index: id.Index, Representor: vf.Rep.Netdev.Name,
-		Bridge: c.Bridge, OVSDB: c.OVSDB, Config: c.Raw, Args: c.Args, IPAM: c.IPAM,
-		Before: record.Before{
-			Name: vf.Netdev.Name, AdminMAC: vf.MAC, MAC: vf.Netdev.MAC, MTU: vf.Netdev.MTU, Up: vf.Netdev.Up,
-			RepMTU: vf.Rep.Netdev.MTU, RepUp: vf.Rep.Netdev.Up,
-		},
 	}
 	if err := j.bridgeReady(ctx); err != nil {
 		return nil, err
 	}
-	mac := c.MAC
-	if mac.IsZero() {
-		mac = vf.Netdev.MAC
-	}
-	j.call = call
-	j.want = Want{
-		VF: c.VF, IfName: args.IfName, MAC: c.MAC, MTU: c.MTU, IPAM: c.IPAM,
-		Port: port(c, j.rec, mac), Before: j.rec.Before,
-	}
+	j.want.MAC, j.want.MTU, j.want.Port = c.MAC, c.MTU, port(c, j.rec, vf.Netdev.MAC)
 	j.look(st)
 	saved := p.span("record", "begin")
 	if err := store.Save(j.rec); err != nil {
@@ -84,6 +63,19 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	saved()
 	begun = true
 	return j, nil
+}
+
+func newRecord(c Config, args *skel.CmdArgs, netnsID string, id nic.VFID, vf *nic.VF) *record.Record {
+	return &record.Record{
+		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName,
+		Netns: args.Netns, NetnsID: netnsID, Pod: c.Pod,
+		VF: c.VF, PF: id.PF, Index: id.Index, Representor: vf.Rep.Netdev.Name,
+		Bridge: c.Bridge, OVSDB: c.OVSDB, Config: c.Raw, Args: c.Args, IPAM: c.IPAM,
+		Before: record.Before{
+			Name: vf.Netdev.Name, AdminMAC: vf.MAC, MAC: vf.Netdev.MAC, MTU: vf.Netdev.MTU, Up: vf.Netdev.Up,
+			RepMTU: vf.Rep.Netdev.MTU, RepUp: vf.Rep.Netdev.Up,
+		},
+	}
 }
 
 func (p *Plugin) open(ctx context.Context, path string) (host.NetnsLinks, error) {

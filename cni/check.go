@@ -59,11 +59,7 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	mac := c.MAC
-	if mac.IsZero() {
-		mac = made.mac
-	}
-	j.want.MTU, j.want.Port = c.MTU, port(c, r, mac)
+	j.want.MTU, j.want.Port = c.MTU, port(c, r, made.mac)
 	if bad := damage(made, j.want, state); len(bad) > 0 {
 		return coded(ErrDamage, "VF %s of %s: %s", c.VF, r.Holder(), strings.Join(bad, "; "))
 	}

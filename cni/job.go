@@ -38,6 +38,16 @@ type job struct {
 	result *current.Result // of the IPAM plugin
 }
 
+// of makes j the job of a record.
+func (j *job) of(r *record.Record, cniPath string) {
+	j.rec = r
+	j.want = Want{VF: r.VF, IfName: r.IfName, IPAM: r.IPAM, Before: r.Before}
+	j.call = Call{
+		Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
+		IfName: r.IfName, Args: r.Args, Path: cniPath,
+	}
+}
+
 // aspect is a part of the state. After a step the part that it touches is read
 // again, and no more: reading everything is the most expensive thing that an
 // attachment could do on a node with hundreds of VFs.

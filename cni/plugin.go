@@ -148,14 +148,8 @@ func (j *job) alive(ctx context.Context) (bool, error) {
 // the record says and where the runtime says now; a path that leads to another
 // namespace than the recorded one leads nowhere.
 func (p *Plugin) resume(ctx context.Context, store record.Store, r *record.Record, args *skel.CmdArgs) *job {
-	j := &job{
-		p: p, store: store, rec: r, stale: everything,
-		want: Want{VF: r.VF, IfName: r.IfName, IPAM: r.IPAM, Before: r.Before},
-		call: Call{
-			Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
-			IfName: r.IfName, Args: r.Args, Path: args.Path,
-		},
-	}
+	j := &job{p: p, store: store, stale: everything}
+	j.of(r, args.Path)
 	for _, path := range slices.Compact([]string{r.Netns, args.Netns}) {
 		if path == "" {
 			continue

@@ -70,8 +70,13 @@ const (
 	idVFNetdev  = "vf-netdev-name"
 )
 
-// port is the wanted port of an attachment, its addresses not known yet.
-func port(c Config, r *record.Record, mac nic.MAC) offload.Port {
+// port is the wanted port of an attachment, its addresses not known yet. have is
+// the MAC of the VF's netdev where the configuration does not want one.
+func port(c Config, r *record.Record, have nic.MAC) offload.Port {
+	mac := c.MAC
+	if mac.IsZero() {
+		mac = have
+	}
 	ids := map[string]string{
 		idMAC:      mac.String(),
 		idSandbox:  r.Container,

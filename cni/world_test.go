@@ -90,7 +90,7 @@ func (w *world) plugin() *Plugin {
 		Out:  &w.out,
 		Limits: Limits{
 			Lock: 5 * time.Second, Run: 5 * time.Second, Undo: 5 * time.Second,
-			Return: 20 * time.Millisecond,
+			Return: 5 * time.Millisecond,
 		},
 		Trace: func(s Span) {
 			// A process that ends while it waits for the lock has done nothing.

@@ -52,12 +52,14 @@ func parse(data []byte) (*Record, error) {
 	if r.Version != Version {
 		return nil, fmt.Errorf("its version is %d: want %d", r.Version, Version)
 	}
-	for line := range bytes.Lines(rest) {
-		// Entries are not flushed: a power cut may leave half a one.
+	// Entries are not flushed: a power cut may leave half a one at the end.
+	for len(rest) > 0 && r.Last == (Entry{}) {
+		cut := bytes.LastIndexByte(rest, '\n') + 1
 		var e Entry
-		if json.Unmarshal(line, &e) == nil {
+		if json.Unmarshal(rest[cut:], &e) == nil {
 			r.Last = e
 		}
+		rest = rest[:max(cut-1, 0)]
 	}
 	return r, nil
 }

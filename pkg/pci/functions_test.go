@@ -2,6 +2,7 @@ package pci
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 
@@ -169,7 +170,7 @@ func TestTornList(t *testing.T) {
 func TestFunctionsEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := New(newTree(t).root, false).Functions(ctx); err != context.Canceled {
+	if _, err := New(newTree(t).root, false).Functions(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -202,7 +202,7 @@ func TestUntil(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		broken := errors.New("broken")
-		if err := until(t.Context(), limit(1), func() (string, error) { return "", broken }); err != broken {
+		if err := until(t.Context(), limit(1), func() (string, error) { return "", broken }); !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -222,7 +222,7 @@ func TestSettle(t *testing.T) {
 	must(t, os.WriteFile(queue, nil, 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := settle(ctx, queue, time.Hour); err != context.Canceled {
+	if err := settle(ctx, queue, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -55,12 +55,12 @@ func TestContractInLab(t *testing.T) {
 }
 
 // labPFs lists the PFs of a driver, on the card of the first of them.
-func labPFs(t *testing.T, driver string) []nic.PF {
+func labPFs(t testing.TB, driver string) []nic.PF {
 	t.Helper()
 	m, err := Open(Options{})
 	must(t, err)
 	defer m.Close()
-	s, err := host.Observe(t.Context(), m.Machine)
+	s, err := host.Observe(context.Background(), m.Machine)
 	must(t, err)
 	var out []nic.PF
 	for _, p := range s.PFs {
@@ -129,9 +129,9 @@ func functionsOf(t testing.TB, m *Machine) []host.Function {
 }
 
 // reset takes the PFs back to no VFs, autoprobe, legacy mode, and up.
-func reset(t *testing.T, m host.Machine, pfs []nic.Handle) {
+func reset(t testing.TB, m host.Machine, pfs []nic.Handle) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // it serves clean-up too
+	ctx := context.Background() // it serves clean-up too
 	for _, h := range pfs {
 		must(t, m.PCI.SetVFs(ctx, h.Name, 0))
 		must(t, m.PCI.SetAutoprobe(ctx, h.Name, true))
@@ -168,6 +168,49 @@ func injector(t *testing.T, pf nic.Handle) func(*testing.T, syscall.Errno) {
 			tell(t, "fail", op+" "+unix.ErrnoName(errno))
 		}
 	}
+}
+
+// What a node costs to read: both ports of a card in switchdev mode, with as many
+// VFs bound as they have. `lab/gotest --nics NIC:vfs=128 ./pkg/host/linux --
+// -test.run NONE -test.bench InLab`.
+func BenchmarkObserveInLab(b *testing.B) {
+	lab(b)
+	pfs := labPFs(b, "mlx5_core")
+	if len(pfs) < 2 {
+		b.Skip("no card with two ports is plugged in")
+	}
+	m, err := Open(Options{})
+	must(b, err)
+	defer m.Close()
+	ctx := context.Background()
+	handles := []nic.Handle{pfs[0].Handle, pfs[1].Handle}
+	reset(b, m.Machine, handles)
+	defer reset(b, m.Machine, handles)
+	for _, p := range pfs[:2] {
+		must(b, m.Devlink.SetEswitch(ctx, p.Handle, nic.Switchdev))
+		must(b, m.PCI.SetVFs(ctx, p.Handle.Name, p.TotalVFs))
+	}
+	reading := func(name string, read func() (int, error)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n, err = read()
+				must(b, err)
+			}
+			b.ReportMetric(float64(n), "things")
+		})
+	}
+	reading("observe", func() (int, error) {
+		s, err := host.Observe(ctx, m.Machine)
+		return len(s.PFs), err
+	})
+	reading("functions", func() (int, error) { l, err := m.PCI.Functions(ctx); return len(l), err })
+	reading("devices", func() (int, error) { l, err := m.Devlink.Devices(ctx); return len(l), err })
+	reading("ports", func() (int, error) { l, err := m.Devlink.Ports(ctx); return len(l), err })
+	reading("links", func() (int, error) { l, err := m.Links.Links(ctx); return len(l), err })
+	reading("link", func() (int, error) { _, err := m.Links.Link(ctx, pfs[0].Uplink.Ifindex); return 1, err })
+	reading("rdma", func() (int, error) { l, err := m.RDMA.Devices(ctx); return len(l), err })
 }
 
 // VF netdevs that come late are waited for.

@@ -101,7 +101,7 @@ func fail(op, object string, err error) error {
 	switch {
 	case errors.As(err, &refused):
 		return host.Fail(op, object, refused.Errno, refused.Text)
-	case errors.As(err, &path), !errors.As(err, &errno), err == error(errno):
+	case errors.As(err, &path), !errors.As(err, &errno), err.Error() == errno.Error():
 		return host.Fail(op, object, err, "")
 	}
 	return refuse(op, object, errno, err)

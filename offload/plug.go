@@ -154,7 +154,9 @@ func caughtUp(ctx context.Context, cfg int, limit time.Duration) ovsdb.Op {
 // Unplug removes the port of a representor if owner has it. That there is none is
 // success; one of somebody else is ErrForeign and stays. It returns when
 // ovs-vswitchd has let go of the netdev, or after 2 s when that does not come:
-// a switch that does not run has no say in what is in the database.
+// a switch that does not run has no say in what is in the database. The port's
+// rules can be in the NIC a little longer, until the revalidators' next turn
+// (ovs-vswitchd.conf.db(5), other_config:max-revalidator, 500 ms).
 func Unplug(ctx context.Context, c *ovsdb.Client, representor, owner string) error {
 	if err := unplug(ctx, c, representor, owner, letGoTimeout); err != nil {
 		return fmt.Errorf("unplug %s: %w", representor, err)

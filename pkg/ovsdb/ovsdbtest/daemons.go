@@ -36,6 +36,12 @@ func Daemons(t testing.TB) *OVS {
 	if os.Geteuid() != 0 {
 		t.Skip("the real Open vSwitch is left out: ovs-vswitchd needs root")
 	}
+	// A bridge of the userspace datapath is a tap device.
+	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("the real Open vSwitch is left out: %v (modprobe tun)", err)
+	}
+	_ = tun.Close()
 	d := &daemons{folder: folder(t)}
 	o := &OVS{
 		Endpoint: "unix:" + filepath.Join(d.folder, "db.sock"), Real: true,

@@ -46,7 +46,7 @@ func List(p Pool, n Node) (devices []Device, problems []string) {
 		if c := a.PF.Compare(b.PF); c != 0 {
 			return c
 		}
-		return a.VFs.all()[0].First - b.VFs.all()[0].First
+		return a.VFs.All()[0].First - b.VFs.All()[0].First
 	})
 	for _, s := range picks {
 		pf := n.State.PF(s.PF)
@@ -54,7 +54,7 @@ func List(p Pool, n Node) (devices []Device, problems []string) {
 			problems = append(problems, fmt.Sprintf("pool %s: there is no PF %s", p, s.PF))
 			continue
 		}
-		for _, r := range s.VFs.all() {
+		for _, r := range s.VFs.All() {
 			last := min(r.Last, len(pf.VFs)-1)
 			for i := r.First; i <= last; i++ {
 				v := &pf.VFs[i]
@@ -63,7 +63,7 @@ func List(p Pool, n Node) (devices []Device, problems []string) {
 					Problem: p.problem(pf, v, s.Eswitch, n),
 				})
 			}
-			if missing := (Range{max(r.First, last+1), r.Last}); len(s.VFs) > 0 && missing.First <= missing.Last {
+			if missing := (nic.Range{max(r.First, last+1), r.Last}); len(s.VFs) > 0 && missing.First <= missing.Last {
 				problems = append(problems, fmt.Sprintf("pool %s: %s has no VF %s: it has %d", p, s.PF, missing, len(pf.VFs)))
 			}
 		}

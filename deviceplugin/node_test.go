@@ -43,7 +43,7 @@ func inPod(v *nic.VF) { v.Netdev, v.Away, v.RDMA = nic.Netdev{}, true, nil }
 
 // ports selects VFs of both ports.
 func ports(ranges string) []Selector {
-	r, err := ParseRanges(ranges)
+	r, err := nic.ParseRanges(ranges)
 	if err != nil {
 		panic(err)
 	}

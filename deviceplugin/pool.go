@@ -32,7 +32,7 @@ type Pool struct {
 // Selector picks VFs of one PF.
 type Selector struct {
 	PF  nic.Handle
-	VFs Ranges // empty: all
+	VFs nic.Ranges // empty: all
 
 	// Eswitch is the mode that the PF must be in for its VFs to be healthy; ""
 	// is any. It keeps VFs from pods before their switch is ready.
@@ -121,8 +121,8 @@ func (p Pool) check() []error {
 			fail("%s: eswitch %q: want %s or %s", s, s.Eswitch, nic.Legacy, nic.Switchdev)
 		}
 		for i, r := range s.VFs {
-			if r.First < 0 || r.Last > maxIndex || r.First > r.Last || i > 0 && r.First <= s.VFs[i-1].Last+1 {
-				fail("VF ranges %q of %s: want ascending ranges apart from each other within 0 to %d", s.VFs, s.PF, maxIndex)
+			if r.First < 0 || r.Last > nic.MaxVFIndex || r.First > r.Last || i > 0 && r.First <= s.VFs[i-1].Last+1 {
+				fail("VF ranges %q of %s: want ascending ranges apart from each other within 0 to %d", s.VFs, s.PF, nic.MaxVFIndex)
 				break
 			}
 		}
@@ -134,19 +134,19 @@ func (p Pool) check() []error {
 func overlaps(pools []Pool) []error {
 	type claim struct {
 		pool Pool
-		vfs  Ranges
+		vfs  nic.Ranges
 	}
 	var problems []error
 	claims := map[nic.Handle][]claim{}
 	for _, p := range pools {
 		for _, s := range p.Select {
 			for _, c := range claims[s.PF] {
-				both, yes := s.VFs.shared(c.vfs)
+				both, yes := s.VFs.Shared(c.vfs)
 				if !yes {
 					continue
 				}
 				what := "VF " + both.String()
-				if both.Last == maxIndex {
+				if both.Last == nic.MaxVFIndex {
 					what = fmt.Sprintf("all VFs from %d on", both.First)
 				}
 				if p.Resource() == c.pool.Resource() {

@@ -61,7 +61,7 @@ func ParseSelector(text string, state nic.State) (Selector, error) {
 	if some && ranges == "" {
 		return Selector{}, fmt.Errorf("%q names no VF after the #: want PF#RANGES, for example 0000:03:00.0#0-3,7, or the PF alone for all", text)
 	}
-	vfs, err := ParseRanges(ranges)
+	vfs, err := nic.ParseRanges(ranges)
 	if err != nil {
 		return Selector{}, err
 	}

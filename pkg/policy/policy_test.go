@@ -172,22 +172,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParseRange(f *testing.F) {
-	f.Add("0-3,7", 8)
-	f.Add("", 3)
-	f.Fuzz(func(t *testing.T, s string, count int) {
-		if count < 0 || count > 1<<12 {
-			return
-		}
-		got, err := ParseRange(s, count)
-		if err != nil {
-			return
-		}
-		for i, v := range got {
-			if v < 0 || v >= count || i > 0 && got[i-1] >= v {
-				t.Fatalf("ParseRange(%q, %d) = %v", s, count, got)
-			}
-		}
-	})
-}

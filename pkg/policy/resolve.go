@@ -100,7 +100,7 @@ func resolvePF(path string, want v1alpha1.PF, pf nic.PF) (nic.PFSpec, []error) {
 	taken := map[int]int{}
 	for g, group := range want.VFGroups {
 		at := fmt.Sprintf("vfGroups[%d]", g)
-		indexes, err := ParseRange(group.Range, count)
+		vfs, err := indexes(group.Range, count)
 		if err != nil {
 			fail(at+".range", "%v", err)
 			continue
@@ -109,7 +109,7 @@ func resolvePF(path string, want v1alpha1.PF, pf nic.PF) (nic.PFSpec, []error) {
 		for _, e := range errs {
 			fail(at, "%v", e)
 		}
-		for _, i := range indexes {
+		for _, i := range vfs {
 			if other, twice := taken[i]; twice {
 				fail(at+".range", "VF %d is in vfGroups[%d] already: want ranges that do not overlap", i, other)
 				break

@@ -1,4 +1,4 @@
-package deviceplugin
+package nic
 
 import (
 	"strings"
@@ -61,7 +61,7 @@ func FuzzParseRanges(f *testing.F) {
 			return
 		}
 		for i, p := range r {
-			if p.First > p.Last || p.First < 0 || p.Last > maxIndex || i > 0 && p.First <= r[i-1].Last+1 {
+			if p.First > p.Last || p.First < 0 || p.Last > MaxVFIndex || i > 0 && p.First <= r[i-1].Last+1 {
 				t.Fatalf("%q: %v is not in normal form", s, r)
 			}
 		}
@@ -85,7 +85,7 @@ func FuzzParseRanges(f *testing.F) {
 				}
 				a, _ := parseIndex(first)
 				b, _ := parseIndex(last)
-				if _, in := r.shared(Ranges{{a, b}}); !in {
+				if _, in := r.Shared(Ranges{{a, b}}); !in {
 					t.Fatalf("%q: %s is not in %v", s, part, r)
 				}
 				n -= b - a + 1
@@ -109,11 +109,11 @@ func TestShared(t *testing.T) {
 	} {
 		a, _ := ParseRanges(c.a)
 		b, _ := ParseRanges(c.b)
-		got, ok := a.shared(b)
+		got, ok := a.Shared(b)
 		if ok != (c.want != "") || ok && got.String() != c.want {
 			t.Errorf("%q and %q share %v, %v; want %q", c.a, c.b, got, ok, c.want)
 		}
-		back, okBack := b.shared(a)
+		back, okBack := b.Shared(a)
 		if back != got || okBack != ok {
 			t.Errorf("%q and %q share %v one way and %v the other", c.a, c.b, got, back)
 		}

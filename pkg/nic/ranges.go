@@ -1,4 +1,4 @@
-package deviceplugin
+package nic
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxIndex bounds VF indexes: TotalVFs of the SR-IOV capability has 16 bits.
-const maxIndex = 1<<16 - 1
+// MaxVFIndex bounds VF indexes: TotalVFs of the SR-IOV capability has 16 bits.
+const MaxVFIndex = 1<<16 - 1
 
 // Range is VF indexes from First to Last, both included.
 type Range struct{ First, Last int }
@@ -39,7 +39,7 @@ func ParseRanges(s string) (Ranges, error) {
 		a, okA := parseIndex(first)
 		b, okB := parseIndex(last)
 		if !okA || !okB || a > b {
-			return nil, fmt.Errorf("%q in %q is no VF index or range: want indexes from 0 to %d, for example 0-3,7", part, s, maxIndex)
+			return nil, fmt.Errorf("%q in %q is no VF index or range: want indexes from 0 to %d, for example 0-3,7", part, s, MaxVFIndex)
 		}
 		out = append(out, Range{a, b})
 	}
@@ -64,7 +64,7 @@ func parseIndex(s string) (int, bool) {
 		return 0, false
 	}
 	n, err := strconv.Atoi(s)
-	return n, err == nil && n <= maxIndex
+	return n, err == nil && n <= MaxVFIndex
 }
 
 // String is what ParseRanges reads; "" for all.
@@ -76,18 +76,26 @@ func (r Ranges) String() string {
 	return strings.Join(parts, ",")
 }
 
-// all writes out what an empty set stands for.
-func (r Ranges) all() Ranges {
+// Last is the highest index; -1 when the set is empty.
+func (r Ranges) Last() int {
 	if len(r) == 0 {
-		return Ranges{{0, maxIndex}}
+		return -1
+	}
+	return r[len(r)-1].Last
+}
+
+// All writes out what an empty set stands for.
+func (r Ranges) All() Ranges {
+	if len(r) == 0 {
+		return Ranges{{0, MaxVFIndex}}
 	}
 	return r
 }
 
-// shared returns the first stretch of indexes that is in both.
-func (r Ranges) shared(o Ranges) (Range, bool) {
-	for _, a := range r.all() {
-		for _, b := range o.all() {
+// Shared returns the first stretch of indexes that is in both.
+func (r Ranges) Shared(o Ranges) (Range, bool) {
+	for _, a := range r.All() {
+		for _, b := range o.All() {
 			if first, last := max(a.First, b.First), min(a.Last, b.Last); first <= last {
 				return Range{first, last}, true
 			}

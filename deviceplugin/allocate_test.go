@@ -99,7 +99,7 @@ func TestAllocateOfVFInUse(t *testing.T) {
 func TestAllocateRefuses(t *testing.T) {
 	node := card(8)
 	node.vf(0, 3).Driver = ""
-	p := Pool{Name: "fast", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{0, 3}}}}}
+	p := Pool{Name: "fast", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 0, Last: 3}}}}}
 	for name, c := range map[string]struct {
 		ids  []string
 		want []string

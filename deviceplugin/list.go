@@ -63,7 +63,7 @@ func List(p Pool, n Node) (devices []Device, problems []string) {
 					Problem: p.problem(pf, v, s.Eswitch, n),
 				})
 			}
-			if missing := (nic.Range{max(r.First, last+1), r.Last}); len(s.VFs) > 0 && missing.First <= missing.Last {
+			if missing := (nic.Range{First: max(r.First, last+1), Last: r.Last}); len(s.VFs) > 0 && missing.First <= missing.Last {
 				problems = append(problems, fmt.Sprintf("pool %s: %s has no VF %s: it has %d", p, s.PF, missing, len(pf.VFs)))
 			}
 		}

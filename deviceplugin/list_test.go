@@ -16,9 +16,9 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 	node := card(4)
 	node.State.PFs[1].NUMA = -1
 	p := Pool{Name: "a", Select: []Selector{
-		{PF: nic.PCI("0000:03:00.1"), VFs: nic.Ranges{{1, 1}}},
-		{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{3, 3}}},
-		{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{0, 1}}},
+		{PF: nic.PCI("0000:03:00.1"), VFs: nic.Ranges{{First: 1, Last: 1}}},
+		{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 3, Last: 3}}},
+		{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 0, Last: 1}}},
 	}}
 	got, problems := List(p, node)
 	want := []Device{
@@ -43,7 +43,7 @@ func TestListReportsWhatIsNotThere(t *testing.T) {
 	}{
 		"unknown PF":    {Pool{Name: "a", Select: []Selector{{PF: nic.PCI("0000:81:00.0")}}}, 0, []string{"pool sluice.dev/a: there is no PF pci/0000:81:00.0"}},
 		"beyond":        {pool("a", "2-5"), 4, []string{"pool sluice.dev/a: pci/0000:03:00.0 has no VF 4-5: it has 4", "pool sluice.dev/a: pci/0000:03:00.1 has no VF 4-5: it has 4"}},
-		"all beyond":    {Pool{Name: "a", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{9, 9}}}}}, 0, []string{"pool sluice.dev/a: pci/0000:03:00.0 has no VF 9: it has 4"}},
+		"all beyond":    {Pool{Name: "a", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 9, Last: 9}}}}}, 0, []string{"pool sluice.dev/a: pci/0000:03:00.0 has no VF 9: it has 4"}},
 		"all is enough": {pool("a", ""), 8, nil},
 	} {
 		devices, problems := List(c.pool, card(4))

@@ -176,7 +176,7 @@ func (l *lines) tail(n int) string {
 }
 
 func TestRegisterListAllocate(t *testing.T) {
-	dpdk := Pool{Name: "dpdk", Driver: nic.DriverVFIO, Select: []Selector{{PF: nic.PCI("0000:03:00.1"), VFs: nic.Ranges{{0, 1}}}}}
+	dpdk := Pool{Name: "dpdk", Driver: nic.DriverVFIO, Select: []Selector{{PF: nic.PCI("0000:03:00.1"), VFs: nic.Ranges{{First: 0, Last: 1}}}}}
 	fast := Pool{Name: "fast", RDMA: true, Select: []Selector{{PF: nic.PCI("0000:03:00.0")}}}
 	node := card(4)
 	vfio(node.vf(1, 0))

@@ -56,7 +56,7 @@ func TestValidateRefuses(t *testing.T) {
 		"no selector":     {[]Pool{{Name: "a"}}, []string{"selects nothing", "pci/0000:03:00.0"}},
 		"no PF":           {[]Pool{{Name: "a", Select: []Selector{{}}}}, []string{"names no PF"}},
 		"eswitch":         {[]Pool{{Name: "a", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), Eswitch: "on"}}}}, []string{`eswitch "on"`, "legacy or switchdev"}},
-		"unsorted":        {[]Pool{{Name: "a", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{3, 4}, {0, 1}}}}}}, []string{`"3-4,0-1"`, "ascending"}},
+		"unsorted":        {[]Pool{{Name: "a", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 3, Last: 4}, {First: 0, Last: 1}}}}}}, []string{`"3-4,0-1"`, "ascending"}},
 	} {
 		err := Validate(c.pools)
 		if err == nil {
@@ -85,11 +85,11 @@ func TestResolve(t *testing.T) {
 	}
 	want := []Pool{
 		{Name: "fast", RDMA: true, Select: []Selector{
-			{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{0, 3}, {7, 7}}, Eswitch: nic.Switchdev},
+			{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 0, Last: 3}, {First: 7, Last: 7}}, Eswitch: nic.Switchdev},
 			{PF: nic.PCI("0000:03:00.1")},
 		}},
 		{Prefix: "example.com", Name: "dpdk", Driver: nic.DriverVFIO, Select: []Selector{
-			{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{4, 6}}, Eswitch: nic.Switchdev},
+			{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 4, Last: 6}}, Eswitch: nic.Switchdev},
 			{PF: nic.PCI("0000:81:00.0")}, // not there now
 		}},
 	}

@@ -205,6 +205,9 @@ func (k *keys) fault() Fault {
 		Write: k.num("write", 0, many), Skip: k.num("skip", 0, many), Times: k.num("times", -1, many),
 		After: k.flag("after", false), Crash: k.flag("crash", false), Ext: k.text("text"),
 	}
+	if f.Verb != "" && !slices.Contains(verbs(), f.Verb) {
+		k.fail("verb", fmt.Sprintf("%q: want one of %q", f.Verb, verbs()))
+	}
 	if s := k.text("errno"); s != "" {
 		f.Errno = errnoNamed(s)
 		if f.Errno == 0 {

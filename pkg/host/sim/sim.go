@@ -246,6 +246,13 @@ const (
 	Announce     Verb = "announce address"
 )
 
+func verbs() []Verb {
+	return []Verb{
+		SetVFs, SetAutoprobe, Bind, Unbind, SetEswitch, SetPortMAC, SetMTU, SetMAC, SetUp, SetName, SetVFMAC, Move,
+		AddAddress, AddRoute, Announce,
+	}
+}
+
 func (o Op) what() string {
 	if o.Arg == "" {
 		return string(o.Verb)

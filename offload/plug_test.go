@@ -225,7 +225,7 @@ func TestPlugWithoutSwitch(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.PauseSwitch(t)
-		ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 		defer stop()
 		err := offload.Plug(ctx, c, port("pf0vf1", "a"))
 		if !errors.Is(err, offload.ErrNotTaken) || !strings.Contains(err.Error(), "is it running?") {
@@ -238,7 +238,7 @@ func TestPlugWithoutSwitch(t *testing.T) {
 		if err := offload.Unplug(t.Context(), c, "pf0vf2", "a"); err != nil {
 			t.Errorf("unplug: %v", err)
 		}
-		if d := time.Since(start); d > 5*time.Second {
+		if d := time.Since(start); d > 20*time.Second {
 			t.Errorf("unplug took %v", d)
 		}
 		o.ResumeSwitch(t)

@@ -313,8 +313,21 @@ func (j *job) readRep(ctx context.Context) error {
 	return nil
 }
 
+// readAdminMAC asks devlink, or where ports have no function attributes reads the
+// whole node again, for the VF rows of the PF's netdev.
 func (j *job) readAdminMAC(ctx context.Context) error {
-	st, err := j.p.observe(ctx)
+	defer j.p.span("kernel", "read administrative MAC")()
+	ports, err := j.p.Host.Devlink.Ports(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if p.Handle == j.vf.PF && p.Index == j.port && p.HasMAC {
+			j.state.AdminMAC = p.MAC
+			return nil
+		}
+	}
+	st, err := host.Observe(ctx, j.p.Host)
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,20 @@ rep() {
 	return 1
 }
 
+# pod NAME VFDEV ADDRESS: the VF in a namespace of its own, as eth0
+pod() {
+	ip netns add "$1"
+	ip link set "$2" netns "$1" name eth0
+	ip -n "$1" addr add "$3/24" dev eth0
+	ip -n "$1" link set eth0 up
+	ip -n "$1" link set lo up
+}
+in_pod() { ip netns exec "$@"; }
+mac_in() { ip netns exec "$1" cat /sys/class/net/eth0/address; }
+
+# configured OPTION: does the running kernel have it?
+configured() { { zcat /proc/config.gz 2>/dev/null || cat "/boot/config-$(uname -r)"; } | grep -qE "^$1=[ym]"; }
+
 # counter PF VPORT NAME: of the truth in debugfs
 counter() { sed -n "s/^$2 .*\b$3:\([0-9]*\).*/\1/p" "$debug/$1/counters"; }
 stat_of() { ethtool -S "$1" | sed -n "s/^ *$2: //p"; }

@@ -3,17 +3,6 @@
 . "$(dirname "$0")/lib.sh"
 fresh
 
-# pod NAME VFDEV ADDRESS
-pod() {
-	ip netns add "$1"
-	ip link set "$2" netns "$1" name eth0
-	ip -n "$1" addr add "$3/24" dev eth0
-	ip -n "$1" link set eth0 up
-	ip -n "$1" link set lo up
-}
-in_pod() { ip netns exec "$@"; }
-offloaded() { ovs-appctl dpctl/dump-flows -m type=offloaded 2>/dev/null; }
-
 # flows stay in hardware for a minute: a busy machine takes more than 10 s to look at them
 ovs other_config:max-idle=60000 || exit 1
 numvfs $A 4

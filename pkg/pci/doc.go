@@ -3,8 +3,8 @@
 // is a path, so that tests run on trees of files.
 //
 // Reading is by directory descriptor and reused buffers, because a node has
-// hundreds of VFs and is read often: a VF costs two opens of its own (uevent,
-// numa_node), one link and, with a driver, one listing. What cannot be read is
+// hundreds of VFs and is read often: a VF costs one file (uevent), one link and,
+// with a driver, one listing. What cannot be read is
 // absent, never an error. Writing reports the errno of the write as it is; what
 // it means is for pkg/host/linux.
 package pci

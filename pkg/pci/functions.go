@@ -33,10 +33,12 @@ func (s *Sys) Functions(ctx context.Context) ([]Function, error) {
 	}
 }
 
-// vf is what a PF says about one of its VFs.
+// vf is what a PF says about one of its VFs. The node is the PF's too: both sit
+// on one card, and the kernel takes it from the bus (pci_device_add).
 type vf struct {
 	pf    string
 	index int
+	numa  int
 }
 
 // functions reads the list once. It is whole when each VF was found both in the
@@ -70,7 +72,7 @@ func (s *Sys) functions() (out []Function, whole bool, err error) {
 		case !ok:
 			whole = false // went away since the list was read
 		case isVF:
-			f.PF, f.VFIndex = of.pf, of.index
+			f.PF, f.VFIndex, f.NUMA = of.pf, of.index, of.numa
 			out = append(out, f)
 			delete(vfs, name)
 		case network && f.PF != "":
@@ -88,7 +90,7 @@ func (s *Sys) functions() (out []Function, whole bool, err error) {
 			whole = false
 			continue
 		}
-		f.VFIndex = of.index
+		f.VFIndex, f.NUMA = of.index, of.numa
 		out = append(out, f)
 		delete(vfs, f.Address)
 	}
@@ -114,7 +116,7 @@ func (s *Sys) virtfns(r *reader, devices dir, pf Function, vfs map[string]vf) bo
 		if !ok {
 			return false
 		}
-		vfs[address] = vf{pf: pf.Address, index: i}
+		vfs[address] = vf{pf: pf.Address, index: i, numa: pf.NUMA}
 	}
 	return true
 }
@@ -139,8 +141,10 @@ func (s *Sys) function(r *reader, devices dir, address string, isVF bool) (f Fun
 		}
 		f.PF, isVF = r.link(d, "physfn")
 	}
-	f.NUMA = r.number(d, "numa_node", -1)
-	f.IOMMUGroup = -1
+	f.NUMA, f.IOMMUGroup = -1, -1
+	if !isVF {
+		f.NUMA = r.number(d, "numa_node", -1)
+	}
 	if group, ok := r.link(d, "iommu_group"); ok {
 		if n, ok := decimal([]byte(group)); ok {
 			f.IOMMUGroup = n

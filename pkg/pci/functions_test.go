@@ -282,13 +282,11 @@ func BenchmarkPlainReads(b *testing.B) {
 	for b.Loop() {
 		for _, e := range e {
 			d, _ := unix.Open(tr.path("bus/pci/devices", e.Name()), unix.O_RDONLY|unix.O_DIRECTORY, 0)
-			for _, a := range []string{"uevent", "numa_node"} {
-				fd, _ := unix.Openat(d, a, unix.O_RDONLY, 0)
-				_, _ = unix.Read(fd, buf[:])
-				_ = unix.Close(fd)
-			}
+			fd, _ := unix.Openat(d, "uevent", unix.O_RDONLY, 0)
+			_, _ = unix.Read(fd, buf[:])
+			_ = unix.Close(fd)
 			_, _ = unix.Readlinkat(d, "iommu_group", buf[:])
-			fd, _ := unix.Openat(d, "net", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+			fd, _ = unix.Openat(d, "net", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 			_, _ = unix.ReadDirent(fd, buf[:])
 			_ = unix.Close(fd)
 			_ = unix.Close(d)

@@ -27,8 +27,10 @@ type eswitches struct {
 	brief   bool
 }
 
-// Devices asks each instance that is no VF's for its eswitch and info; a VF's,
-// of which there are hundreds, has no eswitch and its PF's serial number.
+// Devices asks the instances for eswitch and info that can have them: not those of
+// VFs nor of parts of a function on the auxiliary bus (mlx5_core.eth.N, one for
+// each PF and VF), of which there are hundreds. They have no eswitch, and the
+// serial number is their PF's.
 func (e eswitches) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 	handles, err := e.devlink.Devices(ctx)
 	if err != nil {
@@ -47,7 +49,10 @@ func (e eswitches) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 
 func (e eswitches) device(h nic.Handle) host.DevlinkDevice {
 	d := host.DevlinkDevice{Handle: h}
-	if h.Bus == "pci" {
+	switch h.Bus {
+	case "auxiliary":
+		return d
+	case "pci":
 		d.Driver = e.sys.Driver(h.Name)
 		if _, isVF := e.sys.PF(h.Name); isVF {
 			return d

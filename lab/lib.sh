@@ -27,7 +27,7 @@ digest() {
 # into place, so an entry is either whole or absent. A lock per kind makes a
 # second builder wait for the first and then take its result.
 cached() {
-	local kind=$1 key=$2 what=$3 entry scratch lock
+	local kind=$1 key=$2 what=$3 entry scratch lock status
 	shift 3
 	entry=$cache/$kind-$key
 	(umask 077 && mkdir -p "$cache")
@@ -38,7 +38,15 @@ cached() {
 			say "$kind: building ($what)"
 			scratch=$(mktemp -d "$cache/tmp.$kind.XXXXXX")
 			chmod 755 "$scratch"
-			if ! "$@" "$scratch" >"$scratch.log" 2>&1; then
+			# Not as a condition: there set -e would sleep in the builder too.
+			set +e
+			(
+				set -euo pipefail
+				"$@" "$scratch"
+			) >"$scratch.log" 2>&1
+			status=$?
+			set -e
+			if [ "$status" != 0 ]; then
 				tail -n 30 "$scratch.log" >&2
 				rm -rf --one-file-system "$scratch"
 				die "$kind: build failed; whole log: $scratch.log"
@@ -61,7 +69,7 @@ mirror() {
 	local name uri try
 	name=$(. /etc/os-release && echo "$VERSION_CODENAME")
 	for try in 1 2; do
-		uri=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Codename: $name" | head -n 1)
+		uri=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Codename: $name" | sed -n 1p)
 		[ -z "$uri" ] || break
 		# A fresh machine has no lists yet, and so no code names.
 		[ "$try" = 2 ] || apt-get update >&2

@@ -104,9 +104,12 @@ func TestRefusals(t *testing.T) {
 		"unknown field":  {head + "  pfs:\n  - {pf: p0, numvf: 3}\n", []string{`unknown field "spec.pfs[0].numvf"`}},
 		"field twice":    {head + "  pfs:\n  - {pf: p0, numVfs: 3, numVfs: 4}\n", []string{"numVfs", "already"}},
 		"wrong kind":     {"apiVersion: sluice.dev/v1alpha1\nkind: Node\n", []string{`kind "Node"`, "NodeNIC"}},
-		"wrong type":     {head + "  pfs:\n  - {pf: p0, numVfs: four}\n", []string{"numVfs", "int"}},
+		"wrong type":     {head + "  pfs:\n  - {pf: p0, numVfs: four}\n", []string{"numVfs", "string", "a whole number"}},
 		"unknown PF":     {head + "  pfs:\n  - {pf: p9}\n", []string{"spec.pfs[0].pf", `"p9"`, "pci/0000:03:00.0 (p0)"}},
 		"prefix of a PF": {head + "  pfs:\n  - {pf: p}\n", []string{`"p"`}},
+		"two documents":  {head + "  pfs:\n  - {pf: p0}\n---\n" + head, []string{"document 2", "one NodeNIC"}},
+		"half a VF":      {head + "  pfs:\n  - {pf: p0, numVfs: 4.5}\n", []string{"spec.pfs.numVfs", "4.5", "a whole number"}},
+		"object for PFs": {head + "  pfs: {}\n", []string{"spec.pfs", "object", "a list"}},
 		"empty PF name":  {head + "  pfs:\n  - {numVfs: 3}\n", []string{"spec.pfs[0].pf", `""`}},
 		"a VF as PF":     {head + "  pfs:\n  - {pf: '0000:03:00.2'}\n", []string{"is a VF (pci/0000:03:00.0 vf 0)"}},
 		"PF twice":       {head + "  pfs:\n  - {pf: p0}\n  - {pf: '0000:03:00.0'}\n", []string{"spec.pfs[1].pf", "spec.pfs[0]"}},
@@ -135,6 +138,15 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is empty before or behind a document is no second one.
+func TestDecodeMarkers(t *testing.T) {
+	for _, text := range []string{"---\n" + head, head + "---\n", head + "---\n# the end\n", head + "...\n"} {
+		if _, err := Decode([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

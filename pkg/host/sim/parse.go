@@ -177,7 +177,7 @@ func (k *keys) machine(c *Config) {
 
 func (k *keys) cards() []Card {
 	p, _ := profileNamed(k.term)
-	n := max(k.num("cards", 0, maxCards), 1)
+	n := k.num("cards", 1, maxCards)
 	c := Card{
 		Profile:     p.name,
 		Ports:       k.num("ports", 0, p.maxPorts),

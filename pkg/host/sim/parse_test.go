@@ -46,7 +46,7 @@ func TestParseRefuses(t *testing.T) {
 		"mlx5:":                        `machine "mlx5:": mlx5: "": want KEY=VALUE`,
 		"mlx5:cards":                   `machine "mlx5:cards": mlx5: "cards": want KEY=VALUE`,
 		"mlx5:cards=":                  `machine "mlx5:cards=": mlx5: "cards=": want KEY=VALUE`,
-		"mlx5:cards=9":                 `machine "mlx5:cards=9": mlx5: cards: "9": want a number from 0 to 8`,
+		"mlx5:cards=9":                 `machine "mlx5:cards=9": mlx5: cards: "9": want a number from 1 to 8`,
 		"mlx5:vfs=1000":                `machine "mlx5:vfs=1000": mlx5: vfs: "1000": want a number from 0 to 128`,
 		"igb:vfs=8":                    `machine "igb:vfs=8": igb: vfs: "8": want a number from 0 to 7`,
 		"mlx5:vfs=4,vfs=5":             `machine "mlx5:vfs=4,vfs=5": mlx5: vfs is there twice`,
@@ -65,7 +65,7 @@ func TestParseRefuses(t *testing.T) {
 		"@/no/such/machine.json":       "load simulated machine: open /no/such/machine.json: no such file or directory",
 		"mlx5:numa=-2":                 `machine "mlx5:numa=-2": mlx5: numa: "-2": want a number from -1 to 1023`,
 		"mlx5+":                        `machine "mlx5+": no term "": want mlx5, ice, igb, machine, random or fail`,
-		"mlx5:cards=99999999999999999": `machine "mlx5:cards=99999999999999999": mlx5: cards: "99999999999999999": want a number from 0 to 8`,
+		"mlx5:cards=99999999999999999": `machine "mlx5:cards=99999999999999999": mlx5: cards: "99999999999999999": want a number from 1 to 8`,
 	} {
 		if _, err := sim.Parse(spec); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", spec, err, want)

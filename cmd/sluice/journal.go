@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -58,10 +59,18 @@ func runsTable(w io.Writer, runs []apply.Entry) {
 		if e.Damage != "" {
 			note = "damaged: " + e.Damage
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.ID, e.Time.Local().Format(time.DateTime), kindText(e),
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.ID, timeText(e.Time), orDash(kindText(e)),
 			len(e.Spec.PFs), len(e.Steps), e.Outcome, orDash(firstLine(note)))
 	}
 	tw.Flush()
+}
+
+// timeText is a dash for a record whose beginning cannot be read.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.DateTime)
 }
 
 func kindText(e apply.Entry) string {
@@ -118,7 +127,10 @@ Exit status: as of apply.`,
 	}
 }
 
-// runToRollBack is the named run, else the last one that reached what it wanted.
+// runToRollBack is the named run, else the last one that left something: also one
+// that was interrupted or reached what it wanted of some PFs alone, since what was
+// before an earlier run is not what was before the last change. An interrupted run
+// with another after it was taken over by that one.
 func runToRollBack(args []string, j *apply.Journal) (apply.ID, error) {
 	if len(args) == 1 {
 		return apply.ParseID(args[0])
@@ -127,10 +139,10 @@ func runToRollBack(args []string, j *apply.Journal) (apply.ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	for i := len(runs) - 1; i >= 0; i-- {
-		if runs[i].Outcome == apply.Reached {
-			return runs[i].ID, nil
+	for i, e := range slices.Backward(runs) {
+		if e.Lasting() && (e.Outcome != apply.Interrupted || i == len(runs)-1) {
+			return e.ID, nil
 		}
 	}
-	return 0, errors.New("no run to roll back: the journal has none that reached what it wanted")
+	return 0, errors.New("no run to roll back: the journal has none that left a change")
 }

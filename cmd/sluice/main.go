@@ -40,6 +40,11 @@ func main() {
 // run is main without the process: tests call it.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	root := newRoot()
+	check, begun := root.PersistentPreRunE, false
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		begun = true
+		return check(cmd, args)
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -49,8 +54,11 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	}
 	fmt.Fprintln(stderr, "sluice: "+err.Error())
 	var s status
-	if errors.As(err, &s) {
+	switch {
+	case errors.As(err, &s):
 		return s.code
+	case !begun:
+		return exitUsage // no such command, or arguments that it does not take
 	}
 	return exitRefused
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/deviceplugin"
 	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/host"
@@ -57,8 +58,10 @@ func openSim(spec, dir string) (*node, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w; remove it to start from --sim anew", err)
 	}
+	before := made.Writes()
 	return &node{machine: made.Machine(), dir: dir, close: func() error {
-		if made.Writes() == 0 {
+		// Who only looked must not undo what another command saved meanwhile.
+		if made.Writes() == before {
 			return nil
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -126,7 +129,7 @@ func (n *node) journal() *apply.Journal {
 // against the observed state.
 func wanted(path string, state nic.State) (*v1alpha1.NodeNIC, nic.Spec, error) {
 	if path == "" {
-		return nil, nic.Spec{}, errors.New("no document: want -f FILE")
+		return nil, nic.Spec{}, status{exitUsage, errors.New("no document: want -f FILE")}
 	}
 	source := path
 	if path == "-" {
@@ -143,6 +146,11 @@ func wanted(path string, state nic.State) (*v1alpha1.NodeNIC, nic.Spec, error) {
 	spec, err := policy.Resolve(doc, state)
 	if err != nil {
 		return nil, nic.Spec{}, fmt.Errorf("%s: %w", path, err)
+	}
+	// A document that is wrong somewhere is refused before anything is touched,
+	// also by who does not offer its pools.
+	if _, err := deviceplugin.Resolve(poolTexts(doc), state, spec); err != nil {
+		return nil, nic.Spec{}, fmt.Errorf("%s: spec.%w", path, err)
 	}
 	return doc, spec, nil
 }

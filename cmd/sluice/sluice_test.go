@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,6 +148,88 @@ func TestFailureRollsBack(t *testing.T) {
 	}
 }
 
+func vfs(c *cli) [2]int {
+	pfs := c.observe()[0].PFs
+	return [2]int{len(pfs[0].VFs), len(pfs[1].VFs)}
+}
+
+func counts(a, b int) string {
+	return fmt.Sprintf("apiVersion: sluice.dev/v1alpha1\nkind: NodeNIC\nspec:\n  pfs:\n"+
+		"  - {pf: '0000:03:00.0', numVfs: %d}\n  - {pf: '0000:03:00.1', numVfs: %d}\n", a, b)
+}
+
+// Without a number the last change is taken back, and no other: also that of one
+// PF in a run that failed for another.
+func TestRollbackOfHalfARun(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16+fail:object=0000:03:00.1,verb=set sriov_numvfs,skip=1")
+	c.want(exitReached, "apply", "-f", c.file(counts(2, 2)))
+	c.want(exitRolledBack, "apply", "-f", c.file(counts(4, 4)))
+	if got := vfs(c); got != [2]int{4, 2} {
+		t.Fatalf("VFs after a run that failed for one PF: %v", got)
+	}
+	c.want(exitReached, "rollback")
+	if got := vfs(c); got != [2]int{2, 2} {
+		t.Errorf("VFs after the rollback: %v, want those before the last run", got)
+	}
+}
+
+// A run that was cut off is the last change; one that another took over is not.
+func TestRollbackOfInterrupted(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	c.want(exitReached, "apply", "-f", c.file(counts(2, 2)))
+	c.want(exitReached, "apply", "-f", c.file(counts(4, 4)))
+	path := filepath.Join(c.dir, "journal", "000002.jsonl")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(raw), "\n")
+	if err := os.WriteFile(path, []byte(strings.Join(lines[:3], "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.want(exitReached, "rollback")
+	if got := vfs(c); got != [2]int{2, 2} {
+		t.Fatalf("VFs after the rollback of an interrupted run: %v, want those before it", got)
+	}
+	runs := c.runs()
+	if last := runs[len(runs)-1]; last.Kind != apply.KindRollback || last.Of != 2 {
+		t.Errorf("last run: %s of %s", last.Kind, last.Of)
+	}
+	// Take the rollback's own record away: nobody took the interrupted run over then.
+	if err := os.Remove(filepath.Join(c.dir, "journal", "000003.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	c.want(exitReached, "apply", "-f", c.file(counts(6, 6)))
+	c.want(exitReached, "rollback")
+	if runs = c.runs(); runs[len(runs)-1].Of != 3 {
+		t.Errorf("what was rolled back is run %s, want 3, which took over run 2", runs[len(runs)-1].Of)
+	}
+	if got := vfs(c); got != [2]int{2, 2} {
+		t.Errorf("VFs after the rollback of the run that took over: %v, want those before both", got)
+	}
+}
+
+// Who only looks does not write what it found when it began to look.
+func TestLookingSavesNothing(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	c.want(exitReached, "apply", "-f", example)
+	path := filepath.Join(c.dir, "machine.json")
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.observe()
+	c.want(exitReached, "plan", "-f", example)
+	c.want(exitRefused, "rollback", "7")
+	after, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !os.SameFile(before, after) || before.ModTime() != after.ModTime() {
+		t.Error("the machine was saved anew")
+	}
+}
+
 // What is refused ends with status 1, names what is wrong, and touches nothing:
 // not the machine, not the journal.
 func TestRefusals(t *testing.T) {
@@ -162,11 +245,14 @@ func TestRefusals(t *testing.T) {
 		"range outside":    {head + "  - {pf: '0000:03:00.0', numVfs: 2, vfGroups: [{range: 1-2, mtu: 9000}]}\n", []string{`"1-2"`, "there are 2"}},
 		"MTU":              {head + "  - {pf: '0000:03:00.0', numVfs: 2, vfGroups: [{mtu: 20}]}\n", []string{"20", "68"}},
 		"no document":      {"", []string{"empty", "NodeNIC"}},
+		"two documents":    {head + "  - {pf: '0000:03:00.0', numVfs: 2}\n---\n" + head + "  - {pf: '0000:03:00.1', numVfs: 2}\n", []string{"document 2"}},
+		"pool's name":      {head + "  - {pf: '0000:03:00.0', numVfs: 2}\n  pools: [{name: fa st, pfs: ['0000:03:00.0']}]\n", []string{"spec.pools", `"fa st"`}},
+		"pool's PF":        {head + "  - {pf: '0000:03:00.0', numVfs: 2}\n  pools: [{name: fast, pfs: [p9]}]\n", []string{"spec.pools[0].pfs[0]", `"p9"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCLI(t, "mlx5:cards=1,vfs=16")
 			before := c.observe()
-			for _, cmd := range []string{"plan", "apply"} {
+			for _, cmd := range []string{"plan", "apply", "agent"} {
 				_, stderr := c.want(exitRefused, cmd, "-f", c.file(tt.doc))
 				for _, w := range tt.want {
 					if !strings.Contains(stderr, w) {
@@ -200,6 +286,11 @@ func TestUsage(t *testing.T) {
 		{"observe", "--nonsense"},
 		{"flows", "--port", "a", "--netns", "b"},
 		{"agent", "-f", example, "--every", "0s"},
+		{"plan"},
+		{"agent"},
+		{"bogus"},
+		{"observe", "more"},
+		{"journal", "1", "2"},
 	} {
 		c.want(exitUsage, args...)
 	}

@@ -248,6 +248,21 @@ func (e *Entry) addStep(r record) error {
 	return fmt.Errorf("record %q of a step that was not intended: %s", r.Record, r.Step)
 }
 
+// Lasting says whether something of the run is still there: a run that went all
+// the way back left nothing, one that failed for one PF alone left the others as
+// it wanted them, and of one that was cut off or cannot be read nobody knows.
+func (e *Entry) Lasting() bool {
+	if e.Outcome != RolledBack {
+		return true
+	}
+	for _, pf := range e.Spec.PFs {
+		if e.last(pf.Handle) == Reached {
+			return true
+		}
+	}
+	return false
+}
+
 // last is what was written of the scope last; "" if it was just begun, or not
 // even that.
 func (e *Entry) last(scope nic.Handle) Outcome {

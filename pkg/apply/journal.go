@@ -181,6 +181,9 @@ func syncDir(dir string) error {
 }
 
 func spaceError(err error) error {
+	if errors.Is(err, ErrNoSpace) {
+		return err
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}

@@ -4,4 +4,4 @@ FROM scratch
 COPY build/bin/sluice /sluice
 COPY build/bin/sluice-cni /sluice-cni
 ENTRYPOINT ["/sluice"]
-CMD ["agent"]
+CMD ["agent", "-f", "/etc/sluice/node.yaml"]

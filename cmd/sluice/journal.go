@@ -42,7 +42,7 @@ func journalCommand(o *options) *cobra.Command {
 			}
 			return o.print(cmd.OutOrStdout(), struct {
 				Runs []apply.Entry `json:"runs"`
-			}{runs}, func(w io.Writer) { runsTable(w, runs) })
+			}{orEmpty(runs)}, func(w io.Writer) { runsTable(w, runs) })
 		},
 	}
 }

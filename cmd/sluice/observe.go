@@ -25,7 +25,7 @@ func observeCommand(o *options) *cobra.Command {
 				cards := state.Cards()
 				return o.print(cmd.OutOrStdout(), struct {
 					Cards []nic.Card `json:"cards"`
-				}{cards}, func(w io.Writer) { cardTable(w, cards) })
+				}{orEmpty(cards)}, func(w io.Writer) { cardTable(w, cards) })
 			})
 		},
 	}

@@ -50,6 +50,14 @@ func (o *options) check() error {
 	return status{exitUsage, fmt.Errorf("-o %q: want table, json or yaml", o.output)}
 }
 
+// orEmpty makes a list that has nothing [] in JSON, where nil would be null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
 // print writes v in the wanted format; table draws the human one.
 func (o *options) print(w io.Writer, v any, table func(io.Writer)) error {
 	switch o.output {

@@ -309,6 +309,14 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// Programs read a list of none as a list.
+func TestEmptyLists(t *testing.T) {
+	out, _ := newCLI(t, "mlx5").want(exitReached, "journal", "-o", "json")
+	if strings.Join(strings.Fields(out), "") != `{"runs":[]}` {
+		t.Errorf("an empty journal is %s", out)
+	}
+}
+
 // A machine without NICs is shown as that.
 func TestEmptyTable(t *testing.T) {
 	var b strings.Builder

@@ -1,0 +1,112 @@
+#!/bin/bash
+# races [SECONDS]: everything at once. Nothing has to succeed; nothing may break.
+. "$(dirname "$0")/lib.sh"
+fresh
+seconds=${1:-60}
+end=$((SECONDS + seconds))
+counts=$(mktemp)
+loop() {
+	local n=0
+	while [ $SECONDS -lt $end ]; do
+		if "$@" >/dev/null 2>&1; then n=$((n + 1)); else sleep 0.05; fi
+	done
+	echo "# $*: $n" >>"$counts"
+}
+
+change_modes() {
+	mode $1 switchdev
+	sleep 0.$((RANDOM % 10))
+	mode $1 legacy
+}
+change_vfs() {
+	numvfs $1 $((1 + RANDOM % 6))
+	sleep 0.$((RANDOM % 10))
+	numvfs $1 0
+}
+change_rules() {
+	local r0 r1 i
+	r0=$(rep $1 0) r1=$(rep $1 1)
+	[ -n "$r1" ] || return 1
+	ip link set "$r0" up
+	ip link set "$r1" up
+	tc qdisc add dev "$r0" ingress
+	for i in 1 2 3 4 5 6 7 8; do
+		tc filter add dev "$r0" ingress prio $i protocol ip flower src_ip 10.0.0.$i action mirred egress redirect dev "$r1"
+	done
+	tc -s filter show dev "$r0" ingress
+	tc filter del dev "$r0" ingress prio $((1 + RANDOM % 8))
+	tc qdisc del dev "$r0" ingress
+}
+traffic() {
+	local v
+	v=$(vf_dev $1 0)
+	[ -n "$v" ] || return 1
+	ip link set "$v" up
+	ip addr add 10.0.0.1/24 dev "$v"
+	ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev "$v" nud permanent
+	timeout 5 ping -f -c 200 -w 2 -I "$v" 10.0.0.2
+}
+read_all() {
+	ip -d -s link
+	devlink port show
+	devlink dev info
+	devlink dev param show
+	cat $debug/*/counters $debug/*/flows
+	for d in /sys/class/net/*; do ethtool -S "${d##*/}"; ethtool -i "${d##*/}"; done
+}
+change_wire() {
+	put $debug/$A/carrier 0
+	put $debug/$A/carrier 1
+	put $debug/$A/wire w0
+	put $debug/$A/wire peer
+	ip link set "$(pf_dev $A)" up
+	ip link set "$(pf_dev $B)" up
+}
+rebind() {
+	sleep 2
+	put /sys/bus/pci/drivers/mlx5_core/unbind $B
+	put /sys/bus/pci/drivers/mlx5_core/bind $B
+	devlink dev reload pci/$B
+	put $debug/$A/vf_vanish 0
+	put $debug/$A/vf_late_ms $((RANDOM % 300))
+}
+ip link add w0 type veth peer name w1
+ip link set w0 up
+ip link set w1 up
+
+for pf in $A $B; do
+	loop change_modes $pf &
+	loop change_vfs $pf &
+	loop change_rules $pf &
+	loop traffic $pf &
+done
+loop read_all &
+loop change_wire &
+loop rebind &
+wait
+cat "$counts"
+ok "$seconds s of everything at once"
+
+put $debug/$A/clear 1
+[ -e $sys/$B/driver ] || put /sys/bus/pci/drivers/mlx5_core/bind $B
+fresh_log=$(dmesg | grep -cE 'WARNING|BUG')
+is "no warning so far" "$fresh_log" 0
+for pf in $A $B; do
+	does "VFs off" numvfs $pf 0
+	does "legacy" mode $pf legacy
+	does "on" numvfs $pf 2
+	does "switchdev" mode $pf switchdev
+	is "representors" "$(ls $sys/$pf/net | wc -l)" 3
+	is "no rules" "$(cat $debug/$pf/flows)" ""
+	does "off" numvfs $pf 0
+	does "legacy again" mode $pf legacy
+done
+ip link del w0
+does "unload" rmmod twin
+is "nothing left on the bus" "$(ls $sys | grep -c '^1000:')" 0
+if echo scan 2>/dev/null >/sys/kernel/debug/kmemleak; then
+	sleep 6
+	echo scan >/sys/kernel/debug/kmemleak
+	is "kmemleak" "$(cat /sys/kernel/debug/kmemleak)" ""
+fi
+finish

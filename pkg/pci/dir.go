@@ -122,17 +122,28 @@ func (r *reader) list(d dir) ([]string, error) {
 }
 
 // peek says whether the directory name in d is there, and whether anything is in
-// it, by its first entries only: a switchdev PF's net/ holds hundreds.
+// it, by its first entries only: a switchdev PF's net/ holds hundreds. A signal,
+// of which Go's scheduler sends many, cuts the kernel's answer short (fs/readdir.c,
+// filldir64), so that "." alone does not mean empty; only the end does.
 func (r *reader) peek(d dir, name string) (there, filled bool) {
 	fd, err := d.openAt(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return false, false
 	}
 	defer unix.Close(fd)
-	n, err := unix.ReadDirent(fd, r.ents[:256])
-	if err != nil || n <= 0 {
-		return true, false
+	for {
+		n, err := unix.ReadDirent(fd, r.ents[:256])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return false, false
+		}
+		if n <= 0 {
+			return true, false
+		}
+		if _, count, _ := unix.ParseDirent(r.ents[:n], -1, nil); count > 0 {
+			return true, true
+		}
 	}
-	_, count, _ := unix.ParseDirent(r.ents[:n], -1, nil)
-	return true, count > 0
 }

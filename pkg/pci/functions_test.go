@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -251,6 +252,37 @@ func TestWriting(t *testing.T) {
 	tr.mkdir("devices/pci0000:00/" + vf + "/vfio-dev")
 	if !s.Userspace(vf) {
 		t.Error("a VFIO driver of another name is not known as one")
+	}
+}
+
+// Signals cut directory listings short. A netdev that is there is seen all the
+// same, however many of them arrive.
+func TestSignalsDoNotHideNetdevs(t *testing.T) {
+	tr := newTree(t)
+	tr.pf("0000:03:00.0", 4, 4)
+	s := New(tr.root, false)
+	stop := make(chan struct{})
+	var senders sync.WaitGroup
+	defer senders.Wait()
+	defer close(stop)
+	for range 2 {
+		senders.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default: // SIGURG is what Go sends to preempt, and is harmless
+					_ = unix.Kill(unix.Getpid(), unix.SIGURG)
+				}
+			}
+		})
+	}
+	for range 300 {
+		for _, f := range functions(t, s) {
+			if f.Away {
+				t.Fatalf("%s is away, and has its netdev here", f.Address)
+			}
+		}
 	}
 }
 

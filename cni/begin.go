@@ -56,6 +56,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	}
 	j.want.MAC, j.want.MTU, j.want.Port = c.MAC, c.MTU, port(c, j.rec, vf.Netdev.MAC)
 	j.look(st)
+	j.stale &^= aspectPort // bridgeReady has seen that there is none
 	saved := p.span("record", "begin")
 	if err := store.Save(j.rec); err != nil {
 		return nil, coded(types.ErrIOFailure, "record the attachment of VF %s: %w", c.VF, err)

@@ -21,17 +21,18 @@ func BenchmarkAttachInLab(b *testing.B) {
 	for _, vfs := range []int{labVFs, most} {
 		b.Run(fmt.Sprintf("2x%d", vfs), func(b *testing.B) {
 			n.setVFs(vfs)
-			bench := &attachBench{n: n, total: map[string]time.Duration{}, spans: map[string]time.Duration{}}
+			bench := &attachBench{n: n, node: fmt.Sprintf("2x%d", vfs), total: map[string]time.Duration{}, spans: map[string]time.Duration{}}
 			for b.Loop() {
 				bench.once(b)
 			}
-			bench.print(fmt.Sprintf("2x%d", vfs))
+			bench.print()
 		})
 	}
 }
 
 type attachBench struct {
 	n     *labNode
+	node  string // how many VFs it has
 	turns int
 	total map[string]time.Duration // of the program, by verb
 	spans map[string]time.Duration // within, by verb and kind
@@ -41,7 +42,7 @@ type attachBench struct {
 // once more in this process, for the shares.
 func (a *attachBench) once(b *testing.B) {
 	a.turns++
-	p := a.n.pod(fmt.Sprintf("bench%d", a.turns), a.n.vf(0, 1).Address)
+	p := a.n.pod(fmt.Sprintf("b%s-%d", a.node, a.turns), a.n.vf(0, 1).Address)
 	a.timed("start", func() { a.n.must("VERSION", p) })
 	a.timed("add", func() { a.n.must("ADD", p) })
 	a.timed("del", func() { a.n.must("DEL", p) })
@@ -74,10 +75,10 @@ func (a *attachBench) within(b *testing.B, verb string, call func(*Plugin, conte
 	}
 }
 
-func (a *attachBench) print(node string) {
+func (a *attachBench) print() {
 	line := func(name string, d, base time.Duration, baseName string) {
 		fmt.Printf("bench: cni-%s-%s %.1f ms (%.2f vs cni-%s-%s)\n",
-			name, node, float64(d.Microseconds())/1000/float64(a.turns), float64(d)/float64(base), baseName, node)
+			name, a.node, float64(d.Microseconds())/1000/float64(a.turns), float64(d)/float64(base), baseName, a.node)
 	}
 	for _, verb := range []string{"add", "del"} {
 		line(verb, a.total[verb], a.total["add"], "add")

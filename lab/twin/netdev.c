@@ -197,6 +197,19 @@ static int rep_change_carrier(struct net_device *dev, bool on)
 	return 0;
 }
 
+/* mlx5 en_main.c, mlx5e_set_mac: up or down, unlike eth_mac_addr */
+static int nic_set_address(struct net_device *dev, void *address)
+{
+	const struct sockaddr *sa = address;
+
+	if (!is_valid_ether_addr(sa->sa_data))
+		return -EADDRNOTAVAIL;
+	netif_addr_lock_bh(dev);
+	eth_hw_addr_set(dev, sa->sa_data);
+	netif_addr_unlock_bh(dev);
+	return 0;
+}
+
 static int change_mtu(struct net_device *dev, int mtu)
 {
 	struct twin_nic *nic = netdev_priv(dev);
@@ -465,7 +478,7 @@ static const struct net_device_ops twin_nic_ops = {
 	.ndo_stop = nic_stop,
 	.ndo_start_xmit = nic_xmit,
 	.ndo_set_rx_mode = nic_set_rx_mode,
-	.ndo_set_mac_address = eth_mac_addr,
+	.ndo_set_mac_address = nic_set_address,
 	.ndo_validate_addr = eth_validate_addr,
 	.ndo_change_mtu = change_mtu,
 	.ndo_get_stats64 = nic_get_stats64,

@@ -14,8 +14,9 @@
  * Locks, outermost first:
  *
  *   device lock of the PF > devlink instance lock > RTNL > port->info_lock
- *   port->mode_lock   only trylocked: the E-Switch is busy or it is not
- *                     (mlx5 eswitch.c, mlx5_esw_try_lock)
+ *   port->mode_lock   mode changes and those who offload rules only try it: the
+ *                     E-Switch is busy or it is not (mlx5 eswitch.c,
+ *                     mlx5_esw_try_lock, mlx5_esw_hold)
  *   port->flow_lock   the flow tables; innermost but for spinlocks
  *
  * The packet path takes no lock: it reads vport->dev, vport->rep, vport->groups
@@ -210,7 +211,6 @@ struct twin_func {
 	struct twin_eth *eth;
 	struct delayed_work late;	/* VF whose netdev comes late */
 	bool loaded;
-	bool flow_params;
 	struct devlink_health_reporter *fw, *fw_fatal;
 };
 
@@ -398,7 +398,7 @@ struct twin_meter {
 	spinlock_t lock;
 	u64 rate, burst;		/* bytes (or packets) per second, bytes (or packets) */
 	bool packets;
-	u64 tokens, last;		/* tokens << 0, ns */
+	u64 tokens, last;		/* bytes (or packets), ns */
 };
 
 struct twin_group {
@@ -426,9 +426,9 @@ struct twin_flow {
 	struct twin_vport *vport;
 	struct twin_group *group;
 	struct rcu_head rcu;
-	atomic64_t packets, bytes, drops;
+	atomic64_t packets, bytes;
 	u64 lastused;			/* jiffies */
-	u64 seen_packets, seen_bytes, seen_drops;	/* reported; under port->flow_lock */
+	u64 seen_packets, seen_bytes;	/* reported; under port->flow_lock */
 	unsigned int num_acts;
 	struct twin_act acts[];
 };

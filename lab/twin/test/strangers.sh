@@ -28,6 +28,9 @@ like "VF's counters" "$(ethtool -S "$vf")" 'rx_vport_unicast_packets: 0'
 like "representor's counters" "$(ethtool -S "$(rep $A 0)")" 'vport_rx_packets: [0-9]+'
 like "representor's features" "$(ethtool -k "$(rep $A 0)")" '^hw-tc-offload: on$'
 like "representor's name by devlink" "$(devlink -j port show | jq -r '.port[] | select(.flavour=="pcivf" and .vfnum==1) | .netdev')" "^$(rep $A 1)$"
+does "VF up" ip link set "$vf" up
+does "its address can be changed while it is up" ip link set "$vf" address 02:00:00:00:00:77
+refused "to one of a group it cannot" 'Cannot assign requested address' ip link set "$vf" address 01:00:5e:00:00:01
 like "aux device" "$(ls $sys/$A)" 'mlx5_core.eth.[0-9]+'
 like "health reporters" "$(devlink health show pci/$A)" 'reporter fw_fatal'
 is "no one says what it is" "$(ip -d link; devlink dev info; devlink port show; devlink dev param show; ethtool -i "$up"; find /sys/bus/pci/devices/1000:* /sys/bus/pci/drivers/mlx5_core /sys/class/net/ -name '*twin*')" \

@@ -344,12 +344,12 @@ int twin_pci_scan(void)
 	twin_bridge = pci_alloc_host_bridge(0);
 	if (!twin_bridge)
 		return -ENOMEM;
+	/* the domain is x86's own business; bridge->domain_nr is not for it */
 	twin_sysdata.domain = twin_domain;
 	twin_sysdata.node = twin_cards[0].node;
 	twin_bridge->sysdata = &twin_sysdata;
 	twin_bridge->ops = &twin_pci_ops;
 	twin_bridge->busnr = 0;
-	twin_bridge->domain_nr = twin_domain;
 	pci_add_resource(&twin_bridge->windows, &twin_busn);
 	err = bus_register_notifier(&pci_bus_type, &twin_bus_nb);
 	if (err)
@@ -381,6 +381,7 @@ void twin_pci_remove(void)
 	pci_remove_root_bus(twin_bridge->bus);
 	pci_unlock_rescan_remove();
 	bus_unregister_notifier(&pci_bus_type, &twin_bus_nb);
+	pci_free_host_bridge(twin_bridge);	/* pci_remove_root_bus leaves it to its maker */
 	twin_bridge = NULL;
 }
 

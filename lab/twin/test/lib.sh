@@ -67,22 +67,16 @@ numvfs() { put "$sys/$1/sriov_numvfs" "$2"; }
 mode() { devlink dev eswitch set "pci/$1" mode "$2"; }
 mode_of() { devlink -j dev eswitch show "pci/$1" | jq -r '.[][].mode'; }
 
-# The netdev of a PF (whose parent is shared by its representors), of PF's VF N, of its representor
-pf_dev() {
+# The netdev of PF whose phys_port_name is NAME: a PF's and its representors' parent is the PF
+port_dev() {
 	local at
-	for at in "$sys/$1"/net/*; do
-		[ "$(cat "$at/phys_port_name" 2>/dev/null)" = "p${1##*.}" ] && basename "$at" && return
-	done
-	return 1
+	at=$(grep -lxs "$2" "$sys/$1"/net/*/phys_port_name) || return
+	at=${at%/phys_port_name}
+	echo "${at##*/}"
 }
+pf_dev() { port_dev "$1" "p${1##*.}"; }
+rep() { port_dev "$1" "pf${1##*.}vf$2"; }
 vf_dev() { ls "$sys/$1/virtfn$2/net" 2>/dev/null | head -n 1; }
-rep() {
-	local at
-	for at in "$sys/$1"/net/*; do
-		[ "$(cat "$at/phys_port_name" 2>/dev/null)" = "pf${1##*.}vf$2" ] && basename "$at" && return
-	done
-	return 1
-}
 
 # pod NAME VFDEV ADDRESS: the VF in a namespace of its own, as eth0
 pod() {

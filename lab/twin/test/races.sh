@@ -14,13 +14,14 @@ loop() {
 }
 
 change_modes() {
-	mode $1 switchdev
 	sleep 0.$((RANDOM % 10))
-	mode $1 legacy
+	mode $1 switchdev
+	sleep $((1 + RANDOM % 4)).$((RANDOM % 10))
+	mode $1 legacy || { sleep 1 && mode $1 legacy; }
 }
 change_vfs() {
-	numvfs $1 $((1 + RANDOM % 6))
-	sleep 0.$((RANDOM % 10))
+	numvfs $1 $((2 + RANDOM % 5))
+	sleep $((4 + RANDOM % 8)).$((RANDOM % 10))
 	numvfs $1 0
 }
 change_rules() {
@@ -28,12 +29,13 @@ change_rules() {
 	r0=$(rep $1 0) r1=$(rep $1 1)
 	[ -n "$r1" ] || return 1
 	ip link set "$r0" up
-	ip link set "$r1" up
-	tc qdisc add dev "$r0" ingress
-	for i in 1 2 3 4 5 6 7 8; do
-		tc filter add dev "$r0" ingress prio $i protocol ip flower src_ip 10.0.0.$i action mirred egress redirect dev "$r1"
-	done
-	tc -s filter show dev "$r0" ingress
+	{
+		echo "qdisc add dev $r0 ingress"
+		for i in 1 2 3 4 5 6 7 8; do
+			echo "filter add dev $r0 ingress prio $i protocol ip flower src_ip 10.0.0.$i action mirred egress redirect dev $r1"
+		done
+	} | tc -b -
+	tc -s filter show dev "$r0" ingress | grep -q in_hw || return 1
 	tc filter del dev "$r0" ingress prio $((1 + RANDOM % 8))
 	tc qdisc del dev "$r0" ingress
 }
@@ -44,7 +46,8 @@ traffic() {
 	ip link set "$v" up
 	ip addr add 10.0.0.1/24 dev "$v"
 	ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev "$v" nud permanent
-	timeout 5 ping -f -c 200 -w 2 -I "$v" 10.0.0.2
+	timeout 5 ping -f -c 200 -w 1 -I "$v" 10.0.0.2
+	true
 }
 read_all() {
 	ip -d -s link
@@ -63,7 +66,7 @@ change_wire() {
 	ip link set "$(pf_dev $B)" up
 }
 rebind() {
-	sleep 2
+	sleep 5
 	put /sys/bus/pci/drivers/mlx5_core/unbind $B
 	put /sys/bus/pci/drivers/mlx5_core/bind $B
 	devlink dev reload pci/$B

@@ -103,8 +103,10 @@ func newLabNode(t testing.TB) *labNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	n := &labNode{t: t, m: m, dir: memoryDir(t), plugin: plugin, path: tools}
+	n := &labNode{t: t, m: m, dir: memoryDir(t)}
 	n.leases = filepath.Join(n.dir, "leases")
+	n.plugin = n.install(plugin)
+	n.path = filepath.Dir(n.install(filepath.Join(tools, "host-local")))
 	if err := startSwitch(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +121,26 @@ func newLabNode(t testing.TB) *labNode {
 	}
 	n.setVFs(labVFs)
 	return n
+}
+
+// install copies a program to where programs are on a node: on the machine itself.
+// The lab's work tree is a file share, where each page of a program that is run
+// is asked for.
+func (n *labNode) install(program string) string {
+	n.t.Helper()
+	data, err := os.ReadFile(program)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	bin := filepath.Join(n.dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	to := filepath.Join(bin, filepath.Base(program))
+	if err := os.WriteFile(to, data, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	return to
 }
 
 // setVFs makes the VFs of both ports anew.
@@ -423,6 +445,7 @@ func TestKilledInLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	self = n.install(self)
 	before := n.snap()
 	// Each place takes seconds under emulation.
 	stride, least := 1, 30

@@ -34,9 +34,12 @@ func kindOf(s Step) string {
 	return "kernel"
 }
 
+// observing is the name of the span that grows with the node.
+const observing = "observe the node"
+
 // observe reads the whole node.
 func (p *Plugin) observe(ctx context.Context) (nic.State, error) {
-	defer p.span("kernel", "observe the node")()
+	defer p.span("kernel", observing)()
 	return host.Observe(ctx, p.Host)
 }
 

@@ -309,7 +309,7 @@ static int twin_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		if (vf < 0 || vf >= port->total_vfs)
 			return -ENODEV;
 		vport = &port->vports[vf];
-		err = twin_fault(port, TWIN_OP_VF_PROBE);
+		err = twin_fault(port, TWIN_OP_VF_PROBE, NULL);
 		if (err)
 			return err;
 	}
@@ -380,7 +380,7 @@ static int enable_sriov(struct twin_func *func, int num_vfs)
 {
 	int err;
 
-	err = twin_fault(func->port, TWIN_OP_SRIOV_ENABLE);
+	err = twin_fault(func->port, TWIN_OP_SRIOV_ENABLE, NULL);
 	if (err)
 		return err;
 	devl_lock(func->devlink);

@@ -122,7 +122,7 @@ static int reload_down(struct devlink *devlink, bool netns_change,
 	struct twin_func *func = devlink_priv(devlink);
 	int err;
 
-	err = twin_fault(func->port, TWIN_OP_RELOAD);
+	err = twin_fault(func->port, TWIN_OP_RELOAD, extack);
 	if (err)
 		return err;
 	if (twin_func_is_pf(func) && pci_num_vf(func->pdev))
@@ -177,7 +177,7 @@ static int fn_hw_addr_set(struct devlink_port *dl_port, const u8 *addr, int len,
 	struct twin_vport *vport = vport_of(dl_port);
 	int err;
 
-	err = twin_fault(vport->port, TWIN_OP_PORT_FN_SET);
+	err = twin_fault(vport->port, TWIN_OP_PORT_FN_SET, extack);
 	if (err)
 		return err;
 	return twin_netdev_set_mac(vport->port, vport->num - 1, addr);
@@ -203,13 +203,13 @@ static int fn_roce_set(struct devlink_port *dl_port, bool on, struct netlink_ext
 	struct twin_vport *vport = vport_of(dl_port);
 	int err;
 
-	err = twin_fault(vport->port, TWIN_OP_PORT_FN_SET);
+	err = twin_fault(vport->port, TWIN_OP_PORT_FN_SET, extack);
 	mutex_lock(&vport->port->info_lock);
 	if (!err && vport->info.roce != on && vport->func)
 		err = -EINVAL;
-	if (err)
+	if (err && !(extack && extack->_msg))
 		ERR(extack, "Failed setting HCA roce cap");
-	else
+	if (!err)
 		vport->info.roce = on;
 	mutex_unlock(&vport->port->info_lock);
 	return err;
@@ -236,13 +236,13 @@ static int fn_max_io_eqs_set(struct devlink_port *dl_port, u32 max, struct netli
 		ERR(extack, "Supplied value out of range");
 		return -EINVAL;
 	}
-	err = twin_fault(vport->port, TWIN_OP_PORT_FN_SET);
+	err = twin_fault(vport->port, TWIN_OP_PORT_FN_SET, extack);
 	mutex_lock(&vport->port->info_lock);
 	if (!err && vport->info.max_io_eqs != max && vport->func)
 		err = -EINVAL;
-	if (err)
+	if (err && !(extack && extack->_msg))
 		ERR(extack, "Failed setting HCA caps");
-	else
+	if (!err)
 		vport->info.max_io_eqs = max;
 	mutex_unlock(&vport->port->info_lock);
 	return err;
@@ -319,7 +319,7 @@ static int steering_set(struct devlink *devlink, u32 id, struct devlink_param_gs
 	struct twin_func *func = devlink_priv(devlink);
 	int err;
 
-	err = twin_fault(func->port, TWIN_OP_PARAM_SET);
+	err = twin_fault(func->port, TWIN_OP_PARAM_SET, extack);
 	if (err)
 		return err;
 	func->port->smfs = !strcmp(ctx->val.vstr, "smfs");
@@ -366,7 +366,7 @@ static int metadata_set(struct devlink *devlink, u32 id, struct devlink_param_gs
 	struct twin_func *func = devlink_priv(devlink);
 	int err;
 
-	err = twin_fault(func->port, TWIN_OP_PARAM_SET);
+	err = twin_fault(func->port, TWIN_OP_PARAM_SET, extack);
 	if (err)
 		return err;
 	if (twin_switchdev(func->port) || func->port->num_vfs)

@@ -189,7 +189,7 @@ static int add_rep(struct twin_func *pf, struct twin_vport *vport)
 	struct net_device *dev;
 	int err;
 
-	err = twin_fault(vport->port, TWIN_OP_REP_ADD);
+	err = twin_fault(vport->port, TWIN_OP_REP_ADD, NULL);
 	if (err)
 		return err;
 	err = add_port(pf, vport);
@@ -354,9 +354,11 @@ int twin_eswitch_set_mode(struct twin_func *pf, u16 mode, struct netlink_ext_ack
 	port->busy = true;
 	up_write(&port->mode_lock);
 
-	err = twin_fault(port, TWIN_OP_ESWITCH_SET);
+	err = twin_fault(port, TWIN_OP_ESWITCH_SET, extack);
 	if (err) {
-		if (mode == DEVLINK_ESWITCH_MODE_SWITCHDEV)
+		if (extack && extack->_msg)
+			;	/* the fault brought its own */
+		else if (mode == DEVLINK_ESWITCH_MODE_SWITCHDEV)
 			NL_SET_ERR_MSG(extack, TWIN_DRIVER ": Failed setting eswitch to offloads");
 		else
 			NL_SET_ERR_MSG(extack, TWIN_DRIVER ": Failed setting eswitch to legacy");

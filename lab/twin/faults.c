@@ -37,8 +37,11 @@ static const struct {
 	{ "EREMOTEIO", EREMOTEIO },
 };
 
-/* Does this operation fail now? Zero, or a negative errno, once for each set. */
-int twin_fault(struct twin_port *port, enum twin_op op)
+/*
+ * Does this operation fail now? Zero, or a negative errno and, if the fault has
+ * one, its text in EXTACK, which may be NULL.
+ */
+int twin_fault(struct twin_port *port, enum twin_op op, struct netlink_ext_ack *extack)
 {
 	struct twin_fault *fault = &port->faults[op];
 	unsigned long flags;
@@ -51,6 +54,8 @@ int twin_fault(struct twin_port *port, enum twin_op op)
 		} else {
 			fault->count--;
 			err = fault->error;
+			if (fault->text[0])
+				NL_SET_ERR_MSG_FMT(extack, TWIN_DRIVER ": %s", fault->text);
 		}
 	}
 	spin_unlock_irqrestore(&port->fault_lock, flags);
@@ -89,12 +94,12 @@ static int parse_error(const char *s, int *error)
 	return 0;
 }
 
-/* OP ERROR [COUNT [SKIP]] */
+/* OP ERROR [COUNT [SKIP [TEXT]]] */
 static ssize_t fail_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
 {
 	struct twin_port *port = file_inode(file)->i_private;
 	struct twin_fault fault = { .count = 1 };
-	char line[80], *rest = line, *word;
+	char line[160], *rest = line, *word;
 	unsigned long flags;
 	int op, err;
 
@@ -114,7 +119,7 @@ static ssize_t fail_write(struct file *file, const char __user *from, size_t cou
 	word = strsep(&rest, " ");
 	if (word && kstrtou32(word, 0, &fault.skip))
 		return -EINVAL;
-	if (rest)
+	if (rest && strscpy(fault.text, rest, sizeof(fault.text)) < 0)
 		return -EINVAL;
 	spin_lock_irqsave(&port->fault_lock, flags);
 	port->faults[op] = fault;
@@ -129,8 +134,9 @@ static int fail_show(struct seq_file *m, void *v)
 
 	for (i = 0; i < TWIN_NUM_OPS; i++)
 		if (port->faults[i].count)
-			seq_printf(m, "%s %d %u %u\n", ops[i], -port->faults[i].error,
-				   port->faults[i].count, port->faults[i].skip);
+			seq_printf(m, "%s %d %u %u %s\n", ops[i], -port->faults[i].error,
+				   port->faults[i].count, port->faults[i].skip,
+				   port->faults[i].text);
 	return 0;
 }
 

@@ -50,7 +50,7 @@ static int flower_replace(struct net_device *dev, struct twin_vport *vport,
 		err = -EOPNOTSUPP;
 		goto unlock;
 	}
-	err = twin_fault(port, TWIN_OP_FLOWER_ADD);
+	err = twin_fault(port, TWIN_OP_FLOWER_ADD, p->extack);
 	if (err)
 		goto unlock;
 	err = twin_rule_match(p);

@@ -144,7 +144,7 @@ static int nic_open(struct net_device *dev)
 	struct twin_nic *nic = netdev_priv(dev);
 	int err;
 
-	err = twin_fault(nic->port, TWIN_OP_OPEN);
+	err = twin_fault(nic->port, TWIN_OP_OPEN, NULL);
 	if (err)
 		return err;
 	twin_vport_update_link(nic->vport);
@@ -176,7 +176,7 @@ static int rep_open(struct net_device *dev)
 	struct twin_nic *nic = netdev_priv(dev);
 	int err;
 
-	err = twin_fault(nic->port, TWIN_OP_OPEN);
+	err = twin_fault(nic->port, TWIN_OP_OPEN, NULL);
 	if (err)
 		return err;
 	rep_set_state(dev, true);
@@ -215,7 +215,7 @@ static int change_mtu(struct net_device *dev, int mtu)
 	struct twin_nic *nic = netdev_priv(dev);
 	int err;
 
-	err = twin_fault(nic->port, TWIN_OP_MTU);
+	err = twin_fault(nic->port, TWIN_OP_MTU, NULL);
 	if (err)
 		return err;
 	WRITE_ONCE(dev->mtu, mtu);
@@ -330,7 +330,7 @@ static int set_vf_mac(struct net_device *dev, int vf, u8 *mac)
 
 	if (IS_ERR(vport))
 		return PTR_ERR(vport);
-	err = twin_fault(vport->port, TWIN_OP_VF_SET);
+	err = twin_fault(vport->port, TWIN_OP_VF_SET, NULL);
 	if (err)
 		return err;
 	return twin_netdev_set_mac(vport->port, vf, mac);
@@ -346,7 +346,7 @@ static int set_vf_vlan(struct net_device *dev, int vf, u16 vlan, u8 qos, __be16 
 		return -EPROTONOSUPPORT;
 	if (IS_ERR(vport))
 		return PTR_ERR(vport);
-	err = twin_fault(vport->port, TWIN_OP_VF_SET);
+	err = twin_fault(vport->port, TWIN_OP_VF_SET, NULL);
 	if (err)
 		return err;
 	if (twin_switchdev(vport->port))
@@ -370,7 +370,7 @@ static struct twin_vport *legacy_vport(struct net_device *dev, int vf)
 		return vport;
 	if (twin_switchdev(vport->port))
 		return ERR_PTR(-EOPNOTSUPP);
-	err = twin_fault(vport->port, TWIN_OP_VF_SET);
+	err = twin_fault(vport->port, TWIN_OP_VF_SET, NULL);
 	return err ? ERR_PTR(err) : vport;
 }
 
@@ -419,7 +419,7 @@ static int set_vf_rate(struct net_device *dev, int vf, int min, int max)
 
 	if (IS_ERR(vport))
 		return PTR_ERR(vport);
-	err = twin_fault(vport->port, TWIN_OP_VF_SET);
+	err = twin_fault(vport->port, TWIN_OP_VF_SET, NULL);
 	if (err)
 		return err;
 	mutex_lock(&vport->port->info_lock);

@@ -150,6 +150,7 @@ enum twin_op {
 struct twin_fault {
 	int error;		/* negative errno */
 	u32 skip, count;	/* let so many pass, then fail so many */
+	char text[NETLINK_MAX_FMTMSG_LEN - sizeof(TWIN_DRIVER ": ")];	/* extack's */
 };
 
 struct twin_port {
@@ -441,7 +442,7 @@ struct twin_flow *twin_flow_lookup(struct twin_vport *vport, u32 chain,
 int twin_flows_show(struct seq_file *m, struct twin_port *port);
 
 /* faults.c */
-int twin_fault(struct twin_port *port, enum twin_op op);
+int twin_fault(struct twin_port *port, enum twin_op op, struct netlink_ext_ack *extack);
 void twin_faults_init(struct twin_port *port);
 void twin_faults_free(struct twin_port *port);
 

@@ -15,6 +15,9 @@ does "once only" numvfs $A 3
 put $d/fail "eswitch_set EIO"
 refused "eswitch_set" 'Failed setting eswitch to offloads' mode $A switchdev
 is "mode as before" "$(mode_of $A)" legacy
+put $d/fail "eswitch_set EBUSY 1 0 Can't change eswitch mode during firmware reset"
+refused "with a text of its own" "mlx5_core: Can't change eswitch mode during firmware reset" mode $A switchdev
+refused "a text too long" 'Invalid argument' bash -c "echo eswitch_set EIO 1 0 $(printf 'x%.0s' {1..80}) >$d/fail"
 put $d/fail "rep_add ENOMEM 1 2"
 refused "the third representor" 'Failed setting eswitch to offloads' mode $A switchdev
 is "mode as before that" "$(mode_of $A)" legacy

@@ -78,13 +78,22 @@ pf_dev() { port_dev "$1" "p${1##*.}"; }
 rep() { port_dev "$1" "pf${1##*.}vf$2"; }
 vf_dev() { ls "$sys/$1/virtfn$2/net" 2>/dev/null | head -n 1; }
 
-# pod NAME VFDEV ADDRESS: the VF in a namespace of its own, as eth0
+# pod NAME VFDEV ADDRESS: the VF in a namespace of its own, as eth0. Without IPv6:
+# its solicitations and reports come at times of their own, and are misses.
 pod() {
 	ip netns add "$1"
+	ip netns exec "$1" sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
 	ip link set "$2" netns "$1" name eth0
 	ip -n "$1" addr add "$3/24" dev eth0
 	ip -n "$1" link set eth0 up
 	ip -n "$1" link set lo up
+}
+
+# acquainted A ADDRESS B ADDRESS: neither asks for the other's address any more. A
+# busy machine takes so long over a few packets that entries go stale meanwhile.
+acquainted() {
+	ip -n "$1" neigh replace "$4" lladdr "$(mac_in "$3")" dev eth0 nud permanent
+	ip -n "$3" neigh replace "$2" lladdr "$(mac_in "$1")" dev eth0 nud permanent
 }
 in_pod() { ip netns exec "$@"; }
 mac_in() { ip netns exec "$1" cat /sys/class/net/eth0/address; }

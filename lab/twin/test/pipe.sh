@@ -16,6 +16,7 @@ pod a "$(vf_dev $A 0)" 10.0.0.1
 pod b "$(vf_dev $A 1)" 10.0.0.2
 does "ping through OVS" in_pod a ping -c 3 -i 0.2 -W 5 10.0.0.2
 within 10 "the flows are offloaded" bash -c "ovs-appctl dpctl/dump-flows -m type=offloaded | grep -q 'offloaded:yes, dp:tc'"
+acquainted a 10.0.0.1 b 10.0.0.2
 like "tc says in_hw" "$(tc -s filter show dev "$(rep $A 0)" ingress)" 'in_hw in_hw_count 1'
 
 miss=$(counter $A pf0vf0 miss_packets) hw=$(counter $A pf0vf0 hw_packets)

@@ -78,6 +78,7 @@ does "fragments" in_pod a ping -s 4000 -c 2 -i 0.2 -W 2 10.0.0.2
 
 # IPv6
 clear
+for p in a b; do in_pod $p sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; done
 ip -n a addr add fd00::1/64 dev eth0 nodad
 ip -n b addr add fd00::2/64 dev eth0 nodad
 ip -n a neigh replace fd00::2 lladdr "$mb" dev eth0 nud permanent

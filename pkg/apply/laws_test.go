@@ -367,7 +367,7 @@ func keptVF(want nic.PFSpec, oldPF, nowPF nic.PF, i int, toTheLetter bool, not f
 		}
 		return
 	}
-	if toTheLetter && !flips && w == (nic.VFSpec{}) && !cmp.Equal(old, now) {
+	if toTheLetter && !flips && w.IsZero() && !cmp.Equal(old, now) {
 		not("not named", now, old)
 	}
 	if w.Driver == "" && now.Driver != old.Driver {

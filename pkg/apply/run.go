@@ -519,7 +519,7 @@ func giveUp(want *nic.PFSpec, err error) bool {
 		return false
 	}
 	vf, ok := s.VF()
-	if !ok || vf.Index >= len(want.VFs) || want.VFs[vf.Index] == (nic.VFSpec{}) {
+	if !ok || vf.Index >= len(want.VFs) || want.VFs[vf.Index].IsZero() {
 		return false
 	}
 	want.VFs[vf.Index] = nic.VFSpec{}

@@ -14,6 +14,11 @@ var (
 	ErrNotSupported = errors.New("not supported")
 	ErrBusy         = errors.New("in use")
 	ErrExhausted    = errors.New("used up")
+	ErrInvalid      = errors.New("not a value that it takes")
+
+	// ErrNotActive says that hardware does not do what software asks of it: the
+	// bond is there, and no LAG.
+	ErrNotActive = errors.New("not active in hardware")
 )
 
 // Error is a refusal by the machine: what was asked of what, and every word that
@@ -72,6 +77,8 @@ func (e *Error) Is(target error) bool {
 		return e.Errno == syscall.EBUSY
 	case ErrExhausted:
 		return e.Errno == syscall.ENOSPC || e.Errno == syscall.ENOMEM
+	case ErrInvalid:
+		return e.Errno == syscall.EINVAL || e.Errno == syscall.ERANGE
 	case fs.ErrNotExist:
 		return e.Errno == syscall.ENOENT || e.Errno == syscall.ENODEV
 	case fs.ErrExist:

@@ -10,11 +10,14 @@ import (
 
 // Machine is everything of one machine that sluice may read or change.
 type Machine struct {
-	PCI     PCI
-	Devlink Devlink
-	Links   Links // of the host's network namespace
-	RDMA    RDMA
-	Netns   Netns
+	PCI      PCI
+	Devlink  Devlink
+	Links    Links // of the host's network namespace
+	Bonds    Bonds // of the host's network namespace
+	RDMA     RDMA
+	Netns    Netns
+	Settings Settings
+	Watch    Watch
 }
 
 // PCI is the machine's network-class PCI functions, by address.
@@ -22,6 +25,13 @@ type PCI interface {
 	// Functions lists all functions of class 02 (network controller), ordered by
 	// address, and whatever VFs they have.
 	Functions(ctx context.Context) ([]Function, error)
+
+	// Function reads one function; fs.ErrNotExist if there is none. A VF's
+	// VFIndex is answered too.
+	Function(ctx context.Context, address string) (Function, error)
+
+	// SFs lists the auxiliary devices of SFs, ordered by name.
+	SFs(ctx context.Context) ([]SFDevice, error)
 
 	// SetVFs sets the number of VFs of a PF and returns when all of them, and
 	// with autoprobe on their drivers' netdevs, are there. The kernel refuses to
@@ -64,6 +74,15 @@ type Function struct {
 	IOMMUGroup int // -1: none
 }
 
+// SFDevice is the auxiliary device of an SF that is active.
+type SFDevice struct {
+	Name   string // mlx5_core.sf.4
+	PF     string // PCI address of the PF
+	Num    int    // sfnum
+	Driver string // "" when unbound
+	Away   bool   // as of Function
+}
+
 // Devlink is the machine's devlink instances and their ports.
 type Devlink interface {
 	// Devices lists the instances. Instances on buses that sluice does not know
@@ -73,13 +92,29 @@ type Devlink interface {
 	// Ports lists the ports of all instances.
 	Ports(ctx context.Context) ([]DevlinkPort, error)
 
+	// Port reads one port; fs.ErrNotExist if there is none.
+	Port(ctx context.Context, h nic.Handle, index uint32) (DevlinkPort, error)
+
 	// SetEswitch sets the mode and returns when the representors of all VFs are
 	// there with their netdevs, or gone. A driver's refusal carries its text.
 	SetEswitch(ctx context.Context, h nic.Handle, m nic.Eswitch) error
 
-	// SetPortMAC sets hw_addr of a VF's port function; drivers want it before
-	// the VF is bound (Documentation/networking/devlink/devlink-port.rst).
+	// SetPortMAC sets hw_addr of a VF's or SF's port function; drivers want it
+	// before the function is bound (Documentation/networking/devlink/devlink-port.rst).
 	SetPortMAC(ctx context.Context, h nic.Handle, port uint32, mac nic.MAC) error
+
+	// AddSF makes an SF, inactive, and returns when its representor is there. A
+	// number in use is fs.ErrExist, no room ErrExhausted, a PF that is not in
+	// switchdev mode ErrNotSupported.
+	AddSF(ctx context.Context, h nic.Handle, num int) error
+
+	// DelSF removes an SF by the index of its port; mlx5 wants it inactive and
+	// detached (ErrBusy).
+	DelSF(ctx context.Context, h nic.Handle, port uint32) error
+
+	// SetSFActive sets the state of an SF's port function, and returns when the
+	// SF's device and its netdev are there, or gone.
+	SetSFActive(ctx context.Context, h nic.Handle, port uint32, active bool) error
 }
 
 // DevlinkDevice is one devlink instance.
@@ -112,6 +147,9 @@ type DevlinkPort struct {
 	External   bool // belongs to another host (a DPU's view): never ours
 	PF         int  // pfnum; -1 when not said
 	VF         int  // vfnum; -1 when not said
+	SF         int  // sfnum; -1 when not said
+	Active     bool // port function state
+	Attached   bool // port function opstate
 	Ifindex    int  // 0: no netdev (yet)
 	Netdev     string
 	MAC        nic.MAC // port function hw_addr; zero when none or not offered
@@ -162,6 +200,14 @@ type Links interface {
 	// success.
 	AddRoute(ctx context.Context, ifindex int, r Route) error
 
+	// Uses lists what runs over interfaces: each address that is not link local and
+	// each default route, by the interface that has it.
+	Uses(ctx context.Context) ([]Use, error)
+
+	// RouteTo says through which interface packets to a go; fs.ErrNotExist when
+	// there is no route.
+	RouteTo(ctx context.Context, a netip.Addr) (ifindex int, err error)
+
 	// Announce tells the neighbours of an address: gratuitous ARP, or an
 	// unsolicited neighbour advertisement.
 	Announce(ctx context.Context, ifindex int, a netip.Addr) error
@@ -179,29 +225,137 @@ type Route struct {
 	Table    int
 }
 
+// Use is one thing that runs over an interface, in words: "address 192.0.2.7/24",
+// "the default route".
+type Use struct {
+	Ifindex int
+	What    string
+}
+
 // Link is one interface.
 type Link struct {
 	nic.Netdev
-	Parent   string // PCI address of the function that it is a port of; "" none
-	PortName string // phys_port_name; "" when absent, empty or unreadable
-	SwitchID nic.SwitchID
-	Kind     string          // rtnetlink's kind; "" for a physical one
-	Master   int             // ifindex of bridge, bond or OVS; 0 none
-	AltNames []string        // alternative names
-	VFMACs   map[int]nic.MAC // of a PF: administrative addresses by VF index
+	// Parent is the device that it is a port of: the PCI address of a function, or
+	// the name of an SF's auxiliary device; "" none.
+	Parent     string
+	InfiniBand bool   // its link layer is InfiniBand
+	Lower      int    // ifindex of what it is built on (IFLA_LINK of a VLAN, say); 0 none
+	PortName   string // phys_port_name; "" when absent, empty or unreadable
+	SwitchID   nic.SwitchID
+	Kind       string          // rtnetlink's kind; "" for a physical one
+	Master     int             // ifindex of bridge, bond or OVS; 0 none
+	AltNames   []string        // alternative names
+	VFMACs     map[int]nic.MAC // of a PF: administrative addresses by VF index
 }
+
+// Bonds is the bonds of a network namespace.
+type Bonds interface {
+	// Bonds lists them, ordered by name.
+	Bonds(ctx context.Context) ([]Bond, error)
+
+	// AddBond makes one, up and without members, marked as ours. A name in use is
+	// fs.ErrExist.
+	AddBond(ctx context.Context, b nic.BondSpec) error
+
+	// DelBond removes one that is ours; another is ErrNotSupported, one that has
+	// members ErrBusy.
+	DelBond(ctx context.Context, name string) error
+
+	// Enslave puts an interface into a bond, down first as the kernel wants
+	// (bond_enslave), and returns when it is a member. One that is in another
+	// master is ErrBusy. What the driver says against offloading is no refusal.
+	Enslave(ctx context.Context, bond, member int) error
+
+	// Release takes an interface out of a bond, and returns when it is out.
+	// Whether it is up afterwards is as it was while it was a member.
+	Release(ctx context.Context, bond, member int) error
+
+	// LAG says for PFs by PCI address whether hardware aggregates; those whose
+	// driver does not say are not in it (mlx5/core/lag/debugfs.c).
+	LAG(ctx context.Context) (map[string]nic.LAG, error)
+
+	// AwaitBond returns when there is a bond of that name that has all the members
+	// (ifindexes); fs.ErrNotExist when it has not come within the bound.
+	AwaitBond(ctx context.Context, name string, members []int) error
+
+	// AwaitLAG returns when hardware aggregates the ports at the PCI addresses. It
+	// says what is seen instead when that has not come within the bound
+	// (ErrNotActive).
+	AwaitLAG(ctx context.Context, pfs []string) error
+}
+
+// Bond is one bond with the ifindexes of its members.
+type Bond struct {
+	Link
+	Mode     nic.BondMode
+	Hash     string
+	Miimon   int
+	LACPRate string
+	Ours     bool
+	Members  []int
+	Active   int // ifindex of the active member; 0 none or not of that mode
+}
+
+// Settings is what functions have beyond what other parts of the machine set
+// (nic.Setting).
+type Settings interface {
+	// Read fills in Settings and Limits of all functions in s, by lists of the
+	// whole machine. What a function does not offer as it is now, is absent.
+	Read(ctx context.Context, s *nic.State) error
+
+	// ReadVF fills in those of one VF, whatever the number of VFs.
+	ReadVF(ctx context.Context, pf *nic.PF, vf int) error
+
+	// SetPF, SetVF and SetSF set one. A setting that the object does not have, or
+	// not as it is now, is ErrNotSupported; a value that is none, or over the
+	// limit, ErrInvalid.
+	SetPF(ctx context.Context, pf nic.PF, name nic.Setting, value string) error
+	SetVF(ctx context.Context, pf nic.PF, vf int, name nic.Setting, value string) error
+	SetSF(ctx context.Context, pf nic.PF, num int, name nic.Setting, value string) error
+}
+
+// Watch tells that something has changed, whoever did it.
+type Watch interface {
+	// Changes sends whenever an interface, address, route, devlink object or
+	// device has changed; several changes close together may be one. The channel
+	// is closed when ctx ends. Lost messages count as a change.
+	Changes(ctx context.Context) (<-chan Change, error)
+}
+
+// Change is one change in words, for logs: "netdev eth3", "devlink pci/0000:03:00.0".
+type Change struct{ What string }
 
 // RDMA is the machine's RDMA devices.
 type RDMA interface {
 	Devices(ctx context.Context) ([]RDMADevice, error)
+
+	// System reads the mode, whether it can be changed now, and what a setting on
+	// disk asks for.
+	System(ctx context.Context) (nic.RDMA, error)
+
+	// SetMode changes the mode; ErrBusy while other network namespaces exist.
+	SetMode(ctx context.Context, m nic.RDMAMode) error
+
+	// SetModeAtBoot writes what the next boot is to bring (netns_mode of ib_core).
+	SetModeAtBoot(ctx context.Context, m nic.RDMAMode) error
 }
 
 // RDMADevice is one RDMA device and the files through which programs use it.
 type RDMADevice struct {
-	Name   string
-	Parent string   // PCI address; "" for soft devices
-	Netdev string   // for soft devices: the netdev they sit on
-	Files  []string // /dev/infiniband/uverbsN and the like, without rdma_cm
+	Name     string
+	Parent   string   // PCI address or auxiliary device; "" for soft devices
+	Netdev   string   // for soft devices: the netdev they sit on
+	Files    []string // /dev/infiniband/uverbsN and the like, without rdma_cm
+	NodeGUID string   // eight octets, colon-separated; "" when not said
+	Ports    []RDMAPort
+}
+
+// RDMAPort is one port of an RDMA device.
+type RDMAPort struct {
+	Number    int
+	LinkLayer string // InfiniBand, Ethernet
+	State     string // ACTIVE, DOWN, ...
+	Netdev    string // "" none in this namespace
 }
 
 // Netns opens other network namespaces.

@@ -12,53 +12,111 @@ import (
 
 // Observe reads the machine once, each list a single time, and joins them by
 // PCI address, devlink handle and ifindex. Its cost grows with the number of
-// things, not with the product of any two of their numbers.
+// things, not with the product of any two of their numbers. Parts that m does not
+// have (nil) have nothing.
 func Observe(ctx context.Context, m Machine) (nic.State, error) {
-	functions, err := m.PCI.Functions(ctx)
+	l, err := read(ctx, m)
 	if err != nil {
 		return nic.State{}, err
 	}
-	devices, err := m.Devlink.Devices(ctx)
-	if err != nil {
-		return nic.State{}, err
+	out := newJoin(l).state(l.functions)
+	if m.RDMA != nil {
+		if out.RDMA, err = m.RDMA.System(ctx); err != nil {
+			return nic.State{}, err
+		}
 	}
-	ports, err := m.Devlink.Ports(ctx)
-	if err != nil {
-		return nic.State{}, err
+	if m.Settings != nil {
+		if err := m.Settings.Read(ctx, &out); err != nil {
+			return nic.State{}, err
+		}
 	}
-	links, err := m.Links.Links(ctx)
-	if err != nil {
-		return nic.State{}, err
+	return out, nil
+}
+
+// lists is all that Observe joins.
+type lists struct {
+	functions []Function
+	sfs       []SFDevice
+	devices   []DevlinkDevice
+	ports     []DevlinkPort
+	links     []Link
+	uses      []Use
+	bonds     []Bond
+	lag       map[string]nic.LAG
+	rdma      []RDMADevice
+}
+
+func read(ctx context.Context, m Machine) (l lists, err error) {
+	if l.functions, err = m.PCI.Functions(ctx); err != nil {
+		return l, err
 	}
-	rdma, err := m.RDMA.Devices(ctx)
-	if err != nil {
-		return nic.State{}, err
+	if l.sfs, err = m.PCI.SFs(ctx); err != nil {
+		return l, err
 	}
-	return newJoin(devices, ports, links, rdma).state(functions), nil
+	if l.devices, err = m.Devlink.Devices(ctx); err != nil {
+		return l, err
+	}
+	if l.ports, err = m.Devlink.Ports(ctx); err != nil {
+		return l, err
+	}
+	if l.links, err = m.Links.Links(ctx); err != nil {
+		return l, err
+	}
+	if l.uses, err = m.Links.Uses(ctx); err != nil {
+		return l, err
+	}
+	if m.Bonds != nil {
+		if l.bonds, err = m.Bonds.Bonds(ctx); err != nil {
+			return l, err
+		}
+		if l.lag, err = m.Bonds.LAG(ctx); err != nil {
+			return l, err
+		}
+	}
+	if m.RDMA != nil {
+		l.rdma, err = m.RDMA.Devices(ctx)
+	}
+	return l, err
 }
 
 // join holds the lists, each indexed by what the next one refers to.
 type join struct {
 	devices  map[nic.Handle]DevlinkDevice
 	ports    map[nic.Handle][]DevlinkPort
+	sfs      map[string][]SFDevice // by the PF's address
 	byIndex  map[int]Link
 	byParent map[string][]Link
+	above    map[int][]int    // ifindexes of what is built on an interface
+	uses     map[int][]string // by ifindex
+	bonds    []Bond
+	lag      map[string]nic.LAG
 	rdma     map[string][]string
 }
 
-func newJoin(devices []DevlinkDevice, ports []DevlinkPort, links []Link, rdma []RDMADevice) join {
+func newJoin(l lists) join {
 	j := join{
-		devices:  make(map[nic.Handle]DevlinkDevice, len(devices)),
-		ports:    make(map[nic.Handle][]DevlinkPort, len(devices)),
-		byIndex:  make(map[int]Link, len(links)),
-		byParent: make(map[string][]Link, len(links)),
-		rdma:     make(map[string][]string, len(rdma)),
+		devices:  make(map[nic.Handle]DevlinkDevice, len(l.devices)),
+		ports:    make(map[nic.Handle][]DevlinkPort, len(l.devices)),
+		sfs:      map[string][]SFDevice{},
+		byIndex:  make(map[int]Link, len(l.links)),
+		byParent: make(map[string][]Link, len(l.links)),
+		above:    map[int][]int{},
+		uses:     map[int][]string{},
+		bonds:    l.bonds,
+		lag:      l.lag,
+		rdma:     make(map[string][]string, len(l.rdma)),
 	}
-	for _, d := range devices {
+	for _, d := range l.devices {
 		j.devices[d.Handle] = d
 	}
+	for _, f := range l.sfs {
+		j.sfs[f.PF] = append(j.sfs[f.PF], f)
+	}
+	for _, u := range l.uses {
+		j.uses[u.Ifindex] = append(j.uses[u.Ifindex], u.What)
+	}
 	// Whatever order the lists came in, the answer is the same.
-	ports, links, rdma = slices.Clone(ports), slices.Clone(links), slices.Clone(rdma)
+	ports, links, rdma := slices.Clone(l.ports), slices.Clone(l.links), slices.Clone(l.rdma)
 	slices.SortFunc(ports, func(a, b DevlinkPort) int { return cmp.Compare(a.Index, b.Index) })
 	slices.SortFunc(links, func(a, b Link) int { return cmp.Compare(a.Ifindex, b.Ifindex) })
 	slices.SortFunc(rdma, func(a, b RDMADevice) int { return strings.Compare(a.Name, b.Name) })
@@ -70,6 +128,12 @@ func newJoin(devices []DevlinkDevice, ports []DevlinkPort, links []Link, rdma []
 		if l.Parent != "" {
 			j.byParent[l.Parent] = append(j.byParent[l.Parent], l)
 		}
+		if l.Master != 0 {
+			j.above[l.Ifindex] = append(j.above[l.Ifindex], l.Master)
+		}
+		if l.Lower != 0 {
+			j.above[l.Lower] = append(j.above[l.Lower], l.Ifindex)
+		}
 	}
 	for _, r := range rdma {
 		if r.Parent != "" {
@@ -77,6 +141,22 @@ func newJoin(devices []DevlinkDevice, ports []DevlinkPort, links []Link, rdma []
 		}
 	}
 	return j
+}
+
+// carries is what runs over an interface or over what is built on it: a VLAN on a
+// bond of it, say.
+func (j join) carries(ifindex int) []string {
+	var out []string
+	seen := map[int]bool{0: true}
+	for todo := []int{ifindex}; len(todo) > 0; todo = todo[1:] {
+		if i := todo[0]; !seen[i] {
+			seen[i] = true
+			out = append(out, j.uses[i]...)
+			todo = append(todo, j.above[i]...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (j join) state(functions []Function) nic.State {
@@ -93,6 +173,7 @@ func (j join) state(functions []Function) nic.State {
 		}
 	}
 	slices.SortFunc(out.PFs, func(a, b nic.PF) int { return a.Handle.Compare(b.Handle) })
+	out.Bonds = j.bondsOf(out.PFs)
 	return out
 }
 
@@ -109,6 +190,11 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 	}
 	uplink := j.uplink(h, f.Address)
 	p.Uplink, p.PortName, p.SwitchID = uplink.Netdev, uplink.PortName, uplink.SwitchID
+	p.InfiniBand, p.LAG = uplink.InfiniBand, j.lag[f.Address]
+	if uplink.Exists() {
+		p.Carries = j.carries(uplink.Ifindex)
+	}
+	p.SFs = j.subfunctions(h, f.Address)
 	reps := j.representors(h, f.Address)
 	slices.SortFunc(vfs, func(a, b Function) int { return a.VFIndex - b.VFIndex })
 	for i, v := range vfs {

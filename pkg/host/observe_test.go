@@ -22,6 +22,10 @@ type lists struct {
 	ports     []host.DevlinkPort
 	links     []host.Link
 	rdma      []host.RDMADevice
+	sfs       []host.SFDevice
+	uses      []host.Use
+	bonds     []host.Bond
+	lag       map[string]nic.LAG
 	err       error // of the list of links
 }
 
@@ -40,7 +44,14 @@ type (
 		linkSetters
 		*lists
 	}
-	listRDMA struct{ *lists }
+	listRDMA struct {
+		host.RDMA
+		*lists
+	}
+	listBonds struct {
+		host.Bonds
+		*lists
+	}
 )
 
 func (l listPCI) Functions(context.Context) ([]host.Function, error) { return l.functions, nil }
@@ -50,10 +61,16 @@ func (l listDevlink) Devices(context.Context) ([]host.DevlinkDevice, error) {
 func (l listDevlink) Ports(context.Context) ([]host.DevlinkPort, error) { return l.ports, nil }
 func (l listLinks) Links(context.Context) ([]host.Link, error)          { return l.links, l.err }
 func (l listRDMA) Devices(context.Context) ([]host.RDMADevice, error)   { return l.rdma, nil }
+func (l listRDMA) System(context.Context) (nic.RDMA, error)             { return nic.RDMA{}, nil }
+func (l listPCI) SFs(context.Context) ([]host.SFDevice, error)          { return l.sfs, nil }
+func (l listLinks) Uses(context.Context) ([]host.Use, error)            { return l.uses, nil }
+func (l listBonds) Bonds(context.Context) ([]host.Bond, error)          { return l.bonds, nil }
+func (l listBonds) LAG(context.Context) (map[string]nic.LAG, error)     { return l.lag, nil }
 
 func (l *lists) machine() host.Machine {
 	return host.Machine{
-		PCI: listPCI{lists: l}, Devlink: listDevlink{lists: l}, Links: listLinks{lists: l}, RDMA: listRDMA{l},
+		PCI: listPCI{lists: l}, Devlink: listDevlink{lists: l}, Links: listLinks{lists: l}, RDMA: listRDMA{lists: l},
+		Bonds: listBonds{lists: l},
 	}
 }
 
@@ -68,13 +85,17 @@ func observe(t *testing.T, l lists) *nic.State {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		p := lists{
-			slices.Clone(l.functions), slices.Clone(l.devices), slices.Clone(l.ports), slices.Clone(l.links), slices.Clone(l.rdma), nil,
+			slices.Clone(l.functions), slices.Clone(l.devices), slices.Clone(l.ports), slices.Clone(l.links), slices.Clone(l.rdma),
+			slices.Clone(l.sfs), slices.Clone(l.uses), slices.Clone(l.bonds), l.lag, nil,
 		}
 		shuffle(r, p.functions)
 		shuffle(r, p.devices)
 		shuffle(r, p.ports)
 		shuffle(r, p.links)
 		shuffle(r, p.rdma)
+		shuffle(r, p.sfs)
+		shuffle(r, p.uses)
+		shuffle(r, p.bonds)
 		got, err := host.Observe(t.Context(), p.machine())
 		if err != nil {
 			t.Fatal(err)

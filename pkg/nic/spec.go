@@ -6,7 +6,11 @@ import "slices"
 // instead of names, one entry a VF instead of ranges, addresses instead of
 // policies. What it does not name is left as it is.
 type Spec struct {
-	PFs []PFSpec `json:"pfs"`
+	PFs   []PFSpec   `json:"pfs"`
+	Bonds []BondSpec `json:"bonds,omitempty"`
+
+	// RDMA is the mode wanted of the node's RDMA subsystem; "" as it is.
+	RDMA RDMAMode `json:"rdma,omitempty"`
 }
 
 // PFSpec is the wanted state of one PF. A zero field is left as it is.
@@ -15,6 +19,19 @@ type PFSpec struct {
 	Eswitch   Eswitch `json:"eswitch,omitempty"`
 	VFCount   *int    `json:"vfCount,omitempty"`
 	Autoprobe *bool   `json:"autoprobe,omitempty"`
+
+	// Named: whoever wrote the wish named this PF, and did not choose it by what
+	// it is like. Only then is one touched over which the host itself runs.
+	Named bool `json:"named,omitempty"`
+
+	// Bond is the bond that the uplink is to be a member of, "" of none; nil as
+	// it is.
+	Bond *string `json:"bond,omitempty"`
+
+	Settings Settings `json:"settings,omitempty"`
+
+	// SFs are all the SFs wanted, ordered by number; nil as they are.
+	SFs *[]SFSpec `json:"sfs,omitempty"`
 
 	// VFs[i] is wanted of VF i. It may be shorter than the count (the rest is
 	// left as it is), never longer.
@@ -28,6 +45,13 @@ type VFSpec struct {
 	LinkMAC *MAC   `json:"linkMAC,omitempty"` // of the netdev itself, where a driver chose it
 	MTU     int    `json:"mtu,omitempty"`     // of the netdev, bytes
 	RepMTU  int    `json:"repMTU,omitempty"`  // of the representor, bytes
+
+	Settings Settings `json:"settings,omitempty"`
+}
+
+// IsZero says that nothing is wanted.
+func (v VFSpec) IsZero() bool {
+	return v.Driver == "" && v.MAC == nil && v.LinkMAC == nil && v.MTU == 0 && v.RepMTU == 0 && len(v.Settings) == 0
 }
 
 // Driver says what a VF is to be bound to.

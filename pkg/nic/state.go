@@ -1,6 +1,9 @@
 package nic
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Eswitch is the mode of a PF's embedded switch. "" means that the device has
 // none that can be set (no devlink instance, or the driver does not offer it).
@@ -14,7 +17,32 @@ const (
 
 // State is what was observed of a node's NICs: all PFs, by handle.
 type State struct {
-	PFs []PF `json:"pfs"`
+	PFs   []PF   `json:"pfs"`
+	Bonds []Bond `json:"bonds,omitempty"` // ordered by name
+	RDMA  RDMA   `json:"rdma,omitzero"`
+}
+
+// RDMAMode says whether a network namespace sees all RDMA devices of the machine
+// or only its own (RDMA_NLDEV_SYS_ATTR_NETNS_MODE). "" without RDMA.
+type RDMAMode string
+
+// The modes.
+const (
+	RDMAShared    RDMAMode = "shared"
+	RDMAExclusive RDMAMode = "exclusive"
+)
+
+// RDMA is what the node's RDMA subsystem says of itself.
+type RDMA struct {
+	Mode RDMAMode `json:"mode,omitempty"`
+
+	// AtBoot is the mode that a setting on disk asks for with the next boot
+	// (netns_mode of ib_core), "" when none does.
+	AtBoot RDMAMode `json:"atBoot,omitempty"`
+
+	// Fixed: other network namespaces exist, so the kernel refuses to change Mode
+	// (drivers/infiniband/core/device.c, rdma_compatdev_set: EBUSY).
+	Fixed bool `json:"fixed,omitempty"`
 }
 
 // PF is one physical function, which on ConnectX-class cards is one port.
@@ -41,6 +69,21 @@ type PF struct {
 	Autoprobe bool     `json:"autoprobe"` // sriov_drivers_autoprobe
 	RDMA      []string `json:"rdma,omitempty"`
 	VFs       []VF     `json:"vfs,omitempty"` // index i is VF i
+	SFs       []SF     `json:"sfs,omitempty"` // ordered by number
+
+	Settings Settings `json:"settings,omitempty"`
+	Limits   Limits   `json:"limits,omitempty"`
+
+	// InfiniBand: the port's link layer is InfiniBand, not Ethernet.
+	InfiniBand bool `json:"infiniband,omitempty"`
+
+	// LAG is what the driver says of VF-LAG.
+	LAG LAG `json:"lag,omitempty"`
+
+	// Carries says what of the host runs over the uplink, or over what is built on
+	// it: "the default route", "address 192.0.2.7/24". Such a PF is touched only
+	// by who names it.
+	Carries []string `json:"carries,omitempty"`
 }
 
 // VF is one virtual function.
@@ -68,15 +111,20 @@ type VF struct {
 
 	RDMA       []string `json:"rdma,omitempty"`
 	IOMMUGroup int      `json:"iommuGroup"` // -1: none
+
+	Settings Settings `json:"settings,omitempty"`
+	Limits   Limits   `json:"limits,omitempty"`
 }
 
 // InUse says why a VF must not be taken away from whoever has it; "" if it is
 // free.
-func (v VF) InUse() string {
+func (v VF) InUse() string { return inUse(v.Owner, v.Away) }
+
+func inUse(owner string, away bool) string {
 	switch {
-	case v.Owner != "":
-		return "held by " + v.Owner
-	case v.Away:
+	case owner != "":
+		return "held by " + owner
+	case away:
 		return "its netdev is in another network namespace"
 	}
 	return ""
@@ -129,14 +177,31 @@ func (s *State) VFAt(address string) (VFID, *VF) {
 
 // Clone returns a deep copy.
 func (s State) Clone() State {
-	out := State{PFs: slices.Clone(s.PFs)}
+	out := State{PFs: slices.Clone(s.PFs), Bonds: slices.Clone(s.Bonds), RDMA: s.RDMA}
 	for i := range out.PFs {
-		p := &out.PFs[i]
-		p.RDMA = slices.Clone(p.RDMA)
-		p.VFs = slices.Clone(p.VFs)
-		for j := range p.VFs {
-			p.VFs[j].RDMA = slices.Clone(p.VFs[j].RDMA)
-		}
+		out.PFs[i] = out.PFs[i].Clone()
+	}
+	for i := range out.Bonds {
+		b := &out.Bonds[i]
+		b.Members, b.Others = slices.Clone(b.Members), slices.Clone(b.Others)
 	}
 	return out
+}
+
+// Clone returns a deep copy.
+func (p PF) Clone() PF {
+	p.RDMA, p.Carries = slices.Clone(p.RDMA), slices.Clone(p.Carries)
+	p.Settings, p.Limits = maps.Clone(p.Settings), maps.Clone(p.Limits)
+	p.VFs, p.SFs = slices.Clone(p.VFs), slices.Clone(p.SFs)
+	for i := range p.VFs {
+		v := &p.VFs[i]
+		v.RDMA = slices.Clone(v.RDMA)
+		v.Settings, v.Limits = maps.Clone(v.Settings), maps.Clone(v.Limits)
+	}
+	for i := range p.SFs {
+		f := &p.SFs[i]
+		f.RDMA = slices.Clone(f.RDMA)
+		f.Settings, f.Limits = maps.Clone(f.Settings), maps.Clone(f.Limits)
+	}
+	return p
 }

@@ -48,8 +48,9 @@ type (
 		host.RDMA
 		*lists
 	}
-	listBonds struct {
-		host.Bonds
+	bondSetters = host.Bonds
+	listBonds   struct {
+		bondSetters
 		*lists
 	}
 )

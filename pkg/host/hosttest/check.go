@@ -56,6 +56,9 @@ type snapshot struct {
 	Ports     []host.DevlinkPort
 	Links     []host.Link
 	RDMA      []host.RDMADevice
+	SFs       []host.SFDevice
+	Uses      []host.Use
+	State     nic.State // with bonds, RDMA mode and settings
 }
 
 func read(t *testing.T, f Fixture) snapshot {
@@ -75,6 +78,17 @@ func read(t *testing.T, f Fixture) snapshot {
 	}
 	s.RDMA, err = f.Machine.RDMA.Devices(t.Context())
 	must(t, err)
+	s.SFs, err = f.Machine.PCI.SFs(t.Context())
+	must(t, err)
+	s.Uses, err = f.Machine.Links.Uses(t.Context())
+	must(t, err)
+	s.State = observe(t, f)
+	for i, p := range s.State.PFs {
+		s.State.PFs[i] = still(p)
+	}
+	for i := range s.State.Bonds {
+		s.State.Bonds[i].Carrier = false
+	}
 	return s
 }
 

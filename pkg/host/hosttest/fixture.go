@@ -28,10 +28,24 @@ const (
 	Software    Capability = "software"      // AddLink and AddAltName
 	Counting    Capability = "counting"      // Writes
 	Faults      Capability = "faults"        // Inject
+
+	Settings         Capability = "settings"          // Machine.Settings
+	VFSettings       Capability = "vf settings"       // trust, spoof check and VLAN of VFs in legacy mode
+	FunctionSettings Capability = "function settings" // RoCE and event queues of VFs in switchdev mode
+	Rates            Capability = "rates"             // of VFs, in either mode
+	SFs              Capability = "sfs"               // the PFs can have SFs
+	Bonds            Capability = "bonds"             // Machine.Bonds
+	LAG              Capability = "lag"               // which the hardware takes
+	RDMAModes        Capability = "rdma modes"        // the machine has RDMA, in one of two modes
+	Watch            Capability = "watch"             // Machine.Watch
+	Uses             Capability = "uses"              // Links.Uses and RouteTo
 )
 
 func capabilities() []Capability {
-	return []Capability{SRIOV, Eswitch, ModeWithVFs, PortMAC, TwoPorts, VFIO, RDMA, Namespaces, Software, Counting, Faults}
+	return []Capability{
+		SRIOV, Eswitch, ModeWithVFs, PortMAC, TwoPorts, VFIO, RDMA, Namespaces, Software, Counting, Faults,
+		Settings, VFSettings, FunctionSettings, Rates, SFs, Bonds, LAG, RDMAModes, Watch, Uses,
+	}
 }
 
 // Fixture is a machine under test. The suite asks for a new one for each rule and
@@ -79,6 +93,7 @@ func (f Fixture) check(t *testing.T) {
 		SRIOV: len(f.PFs) > 0 && f.TotalVFs >= 2, TwoPorts: len(f.PFs) > 1,
 		Namespaces: f.AddNetns != nil && f.DeleteNetns != nil, Software: f.AddLink != nil && f.AddAltName != nil,
 		Counting: f.Writes != nil, Faults: f.Inject != nil,
+		Settings: f.Machine.Settings != nil, Bonds: f.Machine.Bonds != nil, Watch: f.Machine.Watch != nil,
 	}
 	for _, c := range capabilities() {
 		reason, lacks := f.Lacks[c]
@@ -134,12 +149,19 @@ func unless(without Capability, name string, run func(*testing.T, Fixture), need
 	return rule{name: name, run: run, needs: needs, without: without}
 }
 
+func rules() []rule {
+	return slices.Concat(
+		pciRules(), devlinkRules(), linkRules(), netnsRules(), identityRules(), contextRules(),
+		settingRules(), sfRules(), bondRules(), systemRules(),
+	)
+}
+
 // Run runs the whole contract. open makes a fresh fixture for each rule and cleans
 // up by itself. It logs how many rules held and which were skipped and why.
 func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	t.Run("fixture", func(t *testing.T) { open(t).check(t) })
 	held, skipped := 0, map[string]int{}
-	for _, r := range slices.Concat(pciRules(), devlinkRules(), linkRules(), netnsRules(), identityRules(), contextRules()) {
+	for _, r := range rules() {
 		ran := false
 		passed := t.Run(r.name, func(t *testing.T) {
 			f := open(t)

@@ -122,5 +122,8 @@ func still(p nic.PF) nic.PF {
 	for i := range p.VFs {
 		p.VFs[i].Netdev.Carrier, p.VFs[i].Rep.Netdev.Carrier = false, false
 	}
+	for i := range p.SFs {
+		p.SFs[i].Netdev.Carrier, p.SFs[i].Rep.Carrier = false, false
+	}
 	return p
 }

@@ -93,6 +93,12 @@ func labFixture(t *testing.T, pfs []nic.PF) hosttest.Fixture {
 		AddLink: s.addLink, AddAltName: s.addAltName,
 		Lacks: map[hosttest.Capability]string{hosttest.Counting: "the kernel does not count its writes"},
 	}
+	for _, c := range []hosttest.Capability{
+		hosttest.Settings, hosttest.VFSettings, hosttest.FunctionSettings, hosttest.Rates, hosttest.SFs, hosttest.Bonds,
+		hosttest.LAG, hosttest.RDMAModes, hosttest.Watch, hosttest.Uses,
+	} {
+		f.Lacks[c] = "not there yet"
+	}
 	for _, p := range pfs {
 		f.PFs = append(f.PFs, p.Handle)
 	}

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"maps"
 	"syscall"
 	"testing"
 
@@ -41,6 +42,16 @@ func TestContract(t *testing.T) {
 }
 
 func fixture(t *testing.T, s *sim.Sim, lacks map[hosttest.Capability]string) hosttest.Fixture {
+	lacks = maps.Clone(lacks)
+	if lacks == nil {
+		lacks = map[hosttest.Capability]string{}
+	}
+	for _, c := range []hosttest.Capability{
+		hosttest.Settings, hosttest.VFSettings, hosttest.FunctionSettings, hosttest.Rates, hosttest.SFs, hosttest.Bonds,
+		hosttest.LAG, hosttest.RDMAModes, hosttest.Watch, hosttest.Uses,
+	} {
+		lacks[c] = "the simulator does not do it yet"
+	}
 	f := hosttest.Fixture{Machine: s.Machine(), Lacks: lacks, NotNetns: "/etc/hostname", Writes: s.Writes}
 	s.AddFile(f.NotNetns)
 	functions, err := f.Machine.PCI.Functions(t.Context())

@@ -3,11 +3,12 @@ package host
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"sluice.dev/sluice/pkg/nic"
 )
 
-// This file joins what is not of one PCI function: SFs and bonds.
+// This file joins what is not of one PCI function: SFs, bonds, RDMA devices.
 
 // subfunctions are the ports of flavour pcisf under the PF's own handle; their
 // devices answer to the number, which only sysfs tells (mlx5_core.sf.N/sfnum).
@@ -25,10 +26,11 @@ func (j join) subfunctions(h nic.Handle, address string) []nic.SF {
 			if d.Num != p.SF {
 				continue
 			}
-			f.Device, f.Away, f.RDMA = d.Name, d.Away, j.rdma[d.Name]
+			f.Device, f.Away = d.Name, d.Away
 			if own := j.byParent[d.Name]; len(own) > 0 {
 				f.Netdev = own[0].Netdev
 			}
+			f.RDMA = j.rdmaOf(d.Name, f.Netdev)
 		}
 		out = append(out, f)
 	}
@@ -66,4 +68,38 @@ func (j join) bondsOf(pfs []nic.PF) []nic.Bond {
 	}
 	slices.SortFunc(out, func(a, b nic.Bond) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+// rdmaOf returns the RDMA devices whose parent is a device, and the soft ones on
+// its netdev. One on a representor is neither the VF's nor the PF's.
+func (j join) rdmaOf(parent string, n nic.Netdev) []string {
+	own, soft := j.rdma[parent], j.soft[n.Name]
+	if !n.Exists() || len(soft) == 0 {
+		return own
+	}
+	return append(slices.Clone(own), soft...)
+}
+
+// shareRDMA gives PFs whose ports are one in hardware the RDMA device that they
+// share. The driver has it at one of their functions only, which may be any
+// (mlx5/core/lag/lag.c, mlx5_lag_is_master); each VF has its own. Where the driver
+// does not say whether it aggregates, the device's name does, unless it was changed
+// (infiniband/hw/mlx5/main.c, mlx5_ib_stage_ib_reg_init: mlx5_bond_N).
+func shareRDMA(s *nic.State) {
+	for _, b := range s.Bonds {
+		var shared []string
+		for _, h := range b.Members {
+			p := s.PF(h)
+			for _, name := range p.RDMA {
+				if p.LAG == nic.LAGActive || p.LAG == "" && strings.HasPrefix(name, "mlx5_bond_") {
+					shared = append(shared, name)
+				}
+			}
+		}
+		for _, h := range b.Members {
+			if p := s.PF(h); len(p.RDMA) == 0 && p.LAG != nic.LAGInactive {
+				p.RDMA = slices.Clone(shared)
+			}
+		}
+	}
 }

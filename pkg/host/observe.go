@@ -90,7 +90,8 @@ type join struct {
 	uses     map[int][]string // by ifindex
 	bonds    []Bond
 	lag      map[string]nic.LAG
-	rdma     map[string][]string
+	rdma     map[string][]string // by PCI address or auxiliary device
+	soft     map[string][]string // RDMA devices without these, by netdev
 }
 
 func newJoin(l lists) join {
@@ -105,6 +106,7 @@ func newJoin(l lists) join {
 		bonds:    l.bonds,
 		lag:      l.lag,
 		rdma:     make(map[string][]string, len(l.rdma)),
+		soft:     map[string][]string{},
 	}
 	for _, d := range l.devices {
 		j.devices[d.Handle] = d
@@ -136,8 +138,11 @@ func newJoin(l lists) join {
 		}
 	}
 	for _, r := range rdma {
-		if r.Parent != "" {
+		switch {
+		case r.Parent != "":
 			j.rdma[r.Parent] = append(j.rdma[r.Parent], r.Name)
+		case r.Netdev != "":
+			j.soft[r.Netdev] = append(j.soft[r.Netdev], r.Name)
 		}
 	}
 	return j
@@ -174,6 +179,7 @@ func (j join) state(functions []Function) nic.State {
 	}
 	slices.SortFunc(out.PFs, func(a, b nic.PF) int { return a.Handle.Compare(b.Handle) })
 	out.Bonds = j.bondsOf(out.PFs)
+	shareRDMA(&out)
 	return out
 }
 
@@ -183,7 +189,7 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 	p := nic.PF{
 		Handle: h, Vendor: f.Vendor, Device: f.Device, Product: f.Product, Serial: f.Serial,
 		Driver: f.Driver, NUMA: f.NUMA, Eswitch: d.Eswitch,
-		TotalVFs: f.TotalVFs, Autoprobe: f.Autoprobe, RDMA: j.rdma[f.Address],
+		TotalVFs: f.TotalVFs, Autoprobe: f.Autoprobe,
 	}
 	if d.Serial != "" {
 		p.Serial = d.Serial
@@ -195,6 +201,7 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 		p.Carries = j.carries(uplink.Ifindex)
 	}
 	p.SFs = j.subfunctions(h, f.Address)
+	p.RDMA = j.rdmaOf(f.Address, uplink.Netdev)
 	reps := j.representors(h, f.Address)
 	slices.SortFunc(vfs, func(a, b Function) int { return a.VFIndex - b.VFIndex })
 	for i, v := range vfs {
@@ -212,11 +219,12 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 func (j join) vf(f Function, rep representor, uplink Link, mode nic.Eswitch) nic.VF {
 	v := nic.VF{
 		Index: f.VFIndex, Address: f.Address, Driver: f.Driver, Away: f.Away,
-		RDMA: j.rdma[f.Address], IOMMUGroup: f.IOMMUGroup, Rep: rep.Representor,
+		IOMMUGroup: f.IOMMUGroup, Rep: rep.Representor,
 	}
 	if own := j.byParent[f.Address]; len(own) > 0 {
 		v.Netdev = own[0].Netdev
 	}
+	v.RDMA = j.rdmaOf(f.Address, v.Netdev)
 	if mode == nic.Switchdev && rep.hasMAC {
 		v.MAC = rep.mac
 	} else {

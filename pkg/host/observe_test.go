@@ -323,28 +323,74 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// TestB25BondedRDMA: under LAG one RDMA device stands for both PFs, on the first;
-// VFs keep theirs, and the second PF is none the worse.
+// TestB25BondedRDMA: under LAG one RDMA device stands for both PFs, at the function
+// of one; VFs keep theirs, and the other PF is none the worse.
 func TestB25BondedRDMA(t *testing.T) {
-	var l lists
-	for fn := range 2 {
-		l.pfAt(fn, 1)
-		pf := fmt.Sprintf("%s%d", card, fn)
-		l.link(pf, fmt.Sprintf("up%d", fn), fmt.Sprintf("p%d", fn))
-		l.rdma = append(l.rdma, host.RDMADevice{Name: fmt.Sprintf("mlx5_%d", 2+fn), Parent: vfAt(fn, 0)})
-	}
-	l.rdma = append(l.rdma,
-		host.RDMADevice{Name: "mlx5_bond_0", Parent: card + "0"},
-		host.RDMADevice{Name: "rxe0", Netdev: "up0"})
-	s := observe(t, l)
-	var got [][]string
-	for _, p := range s.PFs {
-		got = append(got, p.RDMA, p.VFs[0].RDMA)
-		if p.Driver == "" || !p.Uplink.Exists() {
-			t.Errorf("%+v", p)
+	for name, c := range map[string]struct {
+		lag    nic.LAG
+		bonded bool
+		device string
+		at     int // PF
+		want   [][]string
+	}{
+		"before":                {nic.LAGInactive, false, "mlx5_0", 0, [][]string{{"mlx5_0"}, nil}},
+		"bonded, not yet a LAG": {nic.LAGInactive, true, "mlx5_0", 0, [][]string{{"mlx5_0"}, nil}},
+		"a LAG":                 {nic.LAGActive, true, "mlx5_bond_0", 0, [][]string{{"mlx5_bond_0"}, {"mlx5_bond_0"}}},
+		"at the second":         {nic.LAGActive, true, "mlx5_bond_0", 1, [][]string{{"mlx5_bond_0"}, {"mlx5_bond_0"}}},
+		"renamed":               {nic.LAGActive, true, "rocep59s0f0", 0, [][]string{{"rocep59s0f0"}, {"rocep59s0f0"}}},
+		"the driver is silent":  {"", true, "mlx5_bond_0", 0, [][]string{{"mlx5_bond_0"}, {"mlx5_bond_0"}}},
+		"and it is not shared":  {"", true, "mlx5_0", 0, [][]string{{"mlx5_0"}, nil}},
+	} {
+		var l lists
+		var bond host.Bond
+		bond.Name, bond.Ifindex, bond.Mode = "bond0", 99, nic.ActiveBackup
+		l.lag = map[string]nic.LAG{}
+		for fn := range 2 {
+			l.pfAt(fn, 1)
+			pf := fmt.Sprintf("%s%d", card, fn)
+			bond.Members = append(bond.Members, l.link(pf, fmt.Sprintf("up%d", fn), fmt.Sprintf("p%d", fn)))
+			l.rdma = append(l.rdma, host.RDMADevice{Name: fmt.Sprintf("mlx5_%d", 2+fn), Parent: vfAt(fn, 0)})
+			if c.lag != "" {
+				l.lag[pf] = c.lag
+			}
+		}
+		if c.bonded {
+			l.bonds = []host.Bond{bond}
+		}
+		l.rdma = append(l.rdma, host.RDMADevice{Name: c.device, Parent: fmt.Sprintf("%s%d", card, c.at)})
+		s := observe(t, l)
+		var got [][]string
+		for fn, p := range s.PFs {
+			got = append(got, p.RDMA)
+			if p.Driver == "" || !p.Uplink.Exists() {
+				t.Errorf("%s: %+v", name, p)
+			}
+			if d := cmp.Diff([]string{fmt.Sprintf("mlx5_%d", 2+fn)}, p.VFs[0].RDMA); d != "" {
+				t.Errorf("%s: VF of PF %d: %s", name, fn, d)
+			}
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
 		}
 	}
-	if d := cmp.Diff([][]string{{"mlx5_bond_0"}, {"mlx5_2"}, nil, {"mlx5_3"}}, got); d != "" {
+}
+
+// A soft RDMA device belongs to whoever has its netdev; the representor's is not
+// the VF's, and one on something else is nobody's.
+func TestSoftRDMA(t *testing.T) {
+	var l lists
+	l.pfAt(0, 2)
+	pf := card + "0"
+	l.link(pf, "up", "p0")
+	l.link(pf, "rep0", "pf0vf0")
+	l.link(vfAt(0, 0), "vf0", "")
+	l.link("", "br0", "")
+	l.rdma = []host.RDMADevice{
+		{Name: "mlx5_0", Parent: pf}, {Name: "rxe0", Netdev: "vf0"}, {Name: "rxe1", Netdev: "rep0"},
+		{Name: "rxe2", Netdev: "br0"}, {Name: "rxe3", Netdev: "up"}, {Name: "rxe4", Netdev: "in-a-pod"}, {Name: "rxe5"},
+	}
+	p := observe(t, l).PF(nic.PCI(pf))
+	if d := cmp.Diff([][]string{{"mlx5_0", "rxe3"}, {"rxe0"}, nil}, [][]string{p.RDMA, p.VFs[0].RDMA, p.VFs[1].RDMA}); d != "" {
 		t.Error(d)
 	}
 }

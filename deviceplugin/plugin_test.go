@@ -225,6 +225,69 @@ func TestRegisterListAllocate(t *testing.T) {
 	}
 }
 
+// TestB21TheKubeletSeesFilesAppear: the plugin starts before the modules of RDMA
+// are loaded. What is offered grows with the files, and a pool of NICs without RDMA
+// is none the worse and says nothing of it.
+func TestB21TheKubeletSeesFilesAppear(t *testing.T) {
+	root := t.TempDir()
+	node := card(1)
+	node.Exists = func(path string) bool {
+		_, err := os.Stat(root + path)
+		return err == nil
+	}
+	complete := node.RDMA
+	node.RDMA = map[string][]string{}
+	own := node.vf(0, 0).RDMA
+	node.vf(0, 0).RDMA, node.vf(1, 0).RDMA = nil, nil
+	plain := Pool{Name: "plain", Select: []Selector{{PF: nic.PCI("0000:03:00.1")}}}
+	b := start(t, node, nil, Pool{Name: "roce", RDMA: true, Select: []Selector{{PF: nic.PCI("0000:03:00.0")}}}, plain)
+	var mu sync.Mutex
+	var told []string // to the kubelet of the pool's one device
+	k := b.kubelet(kubelettest.Options{Changed: func(resource string, devices []*api.Device) {
+		mu.Lock()
+		defer mu.Unlock()
+		if resource == "sluice.dev/roce" {
+			told = append(told, devices[0].Health)
+		}
+	}})
+	file := func(path string) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(root+path), 0o700), os.WriteFile(root+path, nil, 0o600)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, step := range []struct {
+		what    string
+		do      func(*Node)
+		healthy int
+	}{
+		{"nothing", func(*Node) {}, 0},
+		{"the device", func(n *Node) { n.vf(0, 0).RDMA = own }, 0},
+		{"its files in sysfs", func(n *Node) { n.RDMA = complete }, 0},
+		{"uverbs", func(*Node) { file("/dev/infiniband/uverbs0") }, 0},
+		{"rdma_cm", func(*Node) { file("/dev/infiniband/rdma_cm") }, 0},
+		{"umad, the last", func(*Node) { file("/dev/infiniband/umad0") }, 1},
+		{"rdma_cm has gone", func(*Node) { os.Remove(root + "/dev/infiniband/rdma_cm") }, 0},
+	} {
+		b.change(step.do)
+		b.wait(k, "sluice.dev/roce", 1, step.healthy)
+		b.wait(k, "sluice.dev/plain", 1, 1)
+		// The plugin is asked even where the kubelet would not ask it.
+		if _, err := k.AllocateThese(t.Context(), "sluice.dev/roce", []string{node.vf(0, 0).Address}); (err == nil) != (step.healthy > 0) {
+			t.Errorf("after %s: allocate: %v", step.what, err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if d := cmp.Diff([]string{api.Unhealthy, api.Healthy, api.Unhealthy}, told); d != "" {
+		t.Error(d)
+	}
+	for _, line := range strings.Split(b.logged.String(), "\n") {
+		if strings.Contains(line, "sluice.dev/plain") && (strings.Contains(line, "RDMA") || strings.Contains(line, "unhealthy")) {
+			t.Errorf("of a NIC without RDMA is logged: %s", line)
+		}
+	}
+}
+
 // Allocate looks at the machine as it is, not as it was when it was listed.
 func TestAllocateObservesAnew(t *testing.T) {
 	b := start(t, card(2), nil, pool("fast", ""))

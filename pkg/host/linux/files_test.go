@@ -171,6 +171,39 @@ func TestRDMADevices(t *testing.T) {
 	}
 }
 
+// TestB21RDMAFilesInSteps: while modules load, a device has the files that its
+// attributes name by then, and a NIC without RDMA is no error and no device.
+func TestB21RDMAFilesInSteps(t *testing.T) {
+	s := sysfs{t: t, root: t.TempDir()}
+	s.file("bus/pci/devices/"+otherAt+"/uevent", "PCI_CLASS=20000\nPCI_ID=8086:1521\n")
+	class := "class/infiniband_"
+	for _, step := range []struct {
+		what string
+		do   func()
+		want []host.RDMADevice
+	}{
+		{"no module", func() {}, []host.RDMADevice{}},
+		{"the class without a device", func() { must(t, os.MkdirAll(s.root+"/class/infiniband", 0o700)) }, []host.RDMADevice{}},
+		{"mlx5_ib", func() {
+			s.link("class/infiniband/mlx5_2", "../../devices/pci0000:00/"+vfAt+"/infiniband/mlx5_2")
+		}, []host.RDMADevice{{Name: "mlx5_2", Parent: vfAt}}},
+		{"uverbs without its attribute", func() { s.file(class+"verbs/uverbs0/dev", "231:192\n") }, []host.RDMADevice{{Name: "mlx5_2", Parent: vfAt}}},
+		{"uverbs", func() { s.file(class+"verbs/uverbs0/ibdev", "mlx5_2\n") },
+			[]host.RDMADevice{{Name: "mlx5_2", Parent: vfAt, Files: []string{"/dev/infiniband/uverbs0"}}}},
+		{"umad of another device", func() { s.file(class+"mad/umad1/ibdev", "mlx5_3\n") },
+			[]host.RDMADevice{{Name: "mlx5_2", Parent: vfAt, Files: []string{"/dev/infiniband/uverbs0"}}}},
+		{"umad and issm", func() { s.file(class+"mad/umad0/ibdev", "mlx5_2\n"); s.file(class+"mad/issm0/ibdev", "mlx5_2\n") },
+			[]host.RDMADevice{{Name: "mlx5_2", Parent: vfAt, Files: []string{"/dev/infiniband/issm0", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0"}}}},
+	} {
+		step.do()
+		got, err := rdma{sys: s.root, dev: "/dev"}.Devices(t.Context())
+		must(t, err)
+		if d := cmp.Diff(step.want, got); d != "" {
+			t.Errorf("after %s: want (-), got (+):\n%s", step.what, d)
+		}
+	}
+}
+
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, looks := time.Now(), 0

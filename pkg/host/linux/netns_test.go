@@ -160,12 +160,17 @@ func TestContractInNamespaces(t *testing.T) {
 		m := openIn(t, s.home, Options{Sys: t.TempDir(), Run: t.TempDir()})
 		const noCard = "a namespace has no PCI functions"
 		const noFault = "this kernel injects no faults"
+		const notYet = "not there yet"
 		return hosttest.Fixture{
 			Machine: m.Machine,
 			Lacks: map[hosttest.Capability]string{
 				hosttest.SRIOV: noCard, hosttest.Eswitch: noCard, hosttest.ModeWithVFs: noCard, hosttest.PortMAC: noCard,
 				hosttest.TwoPorts: noCard, hosttest.VFIO: noCard, hosttest.RDMA: noCard,
 				hosttest.Counting: "the kernel does not count its writes", hosttest.Faults: noFault,
+				hosttest.VFSettings: noCard, hosttest.FunctionSettings: noCard, hosttest.Rates: noCard,
+				hosttest.SFs: noCard, hosttest.LAG: noCard,
+				hosttest.Settings: notYet, hosttest.Bonds: notYet, hosttest.RDMAModes: notYet, hosttest.Watch: notYet,
+				hosttest.Uses: notYet,
 			},
 			AddNetns: s.addNetns, DeleteNetns: s.deleteNetns, NotNetns: notNetns(t),
 			AddLink: s.addLink, AddAltName: s.addAltName,

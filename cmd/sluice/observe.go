@@ -12,15 +12,20 @@ import (
 )
 
 func observeCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var capabilities bool
+	cmd := &cobra.Command{
 		Use:   "observe",
-		Short: "Show the cards, their PFs, VFs and representors",
+		Short: "Show the cards, their PFs, VFs and representors, or what the node can offload",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(func(n *node) error {
 				state, err := n.observe(cmd.Context())
 				if err != nil {
 					return err
+				}
+				if capabilities {
+					report := o.capabilities(cmd.Context(), state)
+					return o.print(cmd.OutOrStdout(), report, func(w io.Writer) { capabilityTable(w, report) })
 				}
 				cards := state.Cards()
 				return o.print(cmd.OutOrStdout(), struct {
@@ -29,6 +34,8 @@ func observeCommand(o *options) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&capabilities, "capabilities", false, "show what this node can put into its NICs, what not and why, and what to change")
+	return cmd
 }
 
 // cardTable prints a line for each PF and VF. Cards are told apart by a header

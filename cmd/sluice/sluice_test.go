@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/capability"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -274,6 +275,29 @@ func TestNoEswitch(t *testing.T) {
 	_, stderr := c.want(exitRefused, "apply", "-f", c.file(doc))
 	if !strings.Contains(stderr, "switchdev") || len(c.runs()) != 0 {
 		t.Errorf("stderr: %s", stderr)
+	}
+}
+
+// A simulated machine says that its answers are made up; the report is an answer,
+// whatever is in it, so the exit status is 0.
+func TestCapabilities(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16,mode=switchdev,numvfs=1")
+	out, _ := c.want(exitReached, "observe", "--capabilities", "-o", "json")
+	var r capability.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if flows := r.Get(capability.Flows); !r.Facts.Simulated || flows == nil || flows.Answer != capability.Yes || flows.Findings[1].From != "simulated" {
+		t.Errorf("report: %s", out)
+	}
+	table, _ := c.want(exitReached, "observe", "--capabilities")
+	for _, w := range []string{"simulated: no kernel", "flows           yes", "open-vswitch    no ", "    no: a simulated machine has no Open vSwitch", "        -> "} {
+		if !strings.Contains(table, w) {
+			t.Errorf("the table lacks %q:\n%s", w, table)
+		}
+	}
+	if out, _ := newCLI(t, "igb").want(exitReached, "observe", "--capabilities", "-o", "yaml"); !strings.Contains(out, "no PF has an eswitch") {
+		t.Errorf("a NIC without an eswitch: %s", out)
 	}
 }
 

@@ -228,7 +228,7 @@ func quiet(spec nic.Spec, m machine) error {
 // goesBack converges on what was before and compares.
 func goesBack(spec nic.Spec, before nic.State, m machine, counts *tally) error {
 	counts.Rollbacks++
-	back := plan.Back(before, spec.Handles()...)
+	back := plan.Back(before, spec)
 	if err := converge(back, m); err != nil {
 		return err
 	}

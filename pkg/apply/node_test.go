@@ -52,7 +52,7 @@ func vfDriver(pf string) string {
 }
 
 func (n *node) do(_ nic.State, s plan.Step) error {
-	pf := n.st.PF(s.Scope())
+	pf := n.st.PF(s.Object())
 	if pf == nil {
 		return refusedf("no PF")
 	}

@@ -1,12 +1,10 @@
 package apply
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -34,8 +32,16 @@ type Runner struct {
 	Journal *Journal
 
 	// Observe reads the node; nil means host.Observe. Whoever keeps records of
-	// attachments puts the owners of VFs in here (nic.VF.Owner).
+	// attachments puts the owners of VFs and SFs in here (nic.VF.Owner).
 	Observe func(context.Context) (nic.State, error)
+
+	// Refresh reads one VF again into a state that Observe gave, owner included;
+	// nil means that Observe reads everything again after each step.
+	Refresh func(context.Context, *nic.State, nic.VFID) error
+
+	// Drained says that whoever used VFs and SFs is gone, whatever records and
+	// namespaces say: they may be taken.
+	Drained bool
 
 	// Probe says whether the node may stay as it now is: nil when it may. It is
 	// asked once, after the last step of all PFs. None means yes.
@@ -127,7 +133,7 @@ func (r *Runner) Rollback(ctx context.Context, id ID) (Result, error) {
 			return refuse(err)
 		}
 		return r.run(ctx, KindRollback, id, open, func(now nic.State) nic.Spec {
-			return plan.Spare(plan.Back(e.Before), now)
+			return plan.Spare(plan.Back(e.Before, e.Spec), now)
 		})
 	})
 }
@@ -143,15 +149,6 @@ func (r *Runner) locked(do func() (Result, error)) (Result, error) {
 	}
 	defer unlock()
 	return do()
-}
-
-// scope is one PF of a run.
-type scope struct {
-	handle nic.Handle
-	want   nic.PFSpec
-	clear  bool // go back to what was before first: an interrupted run wanted something else
-	back   bool // want is what was before, as the scope has failed already
-	left   bool // the spec does not name it
 }
 
 // job is a run at work.
@@ -180,9 +177,11 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 	plans := make([]plan.Plan, len(scopes))
 	steps := 0
 	for i, s := range scopes {
-		entry.Spec.PFs = append(entry.Spec.PFs, s.want)
+		entry.Spec.PFs = append(entry.Spec.PFs, s.want.PFs...)
+		entry.Spec.Bonds = append(entry.Spec.Bonds, s.want.Bonds...)
+		entry.Spec.RDMA = cmp.Or(entry.Spec.RDMA, s.want.RDMA)
 		if s.clear {
-			entry.Clear = append(entry.Clear, s.handle)
+			entry.Clear = append(entry.Clear, s.key)
 		}
 		if plans[i], err = s.foresee(before, now); err != nil {
 			return refuse(err)
@@ -215,114 +214,34 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 	return out, out.err()
 }
 
-func (r *Runner) observe(ctx context.Context) (nic.State, error) {
+func (r *Runner) observe(ctx context.Context) (state nic.State, err error) {
 	if r.Observe != nil {
-		return r.Observe(ctx)
+		state, err = r.Observe(ctx)
+	} else {
+		state, err = host.Observe(ctx, r.Machine)
 	}
-	return host.Observe(ctx, r.Machine)
+	if r.Drained {
+		free(&state)
+	}
+	return state, err
 }
 
-// beginning is now, with the PFs of an interrupted run as they were before that.
-// Who has their VFs is asked of now.
-func beginning(now nic.State, open *Entry) nic.State {
-	out := now.Clone()
-	if open == nil {
-		return out
-	}
-	old := open.Before.Clone()
-	for i, pf := range out.PFs {
-		was := old.PF(pf.Handle)
-		if was == nil {
-			continue
+// free forgets who uses what.
+func free(s *nic.State) {
+	for i := range s.PFs {
+		for v := range s.PFs[i].VFs {
+			s.PFs[i].VFs[v].Owner, s.PFs[i].VFs[v].Away = "", false
 		}
-		for v := range was.VFs {
-			was.VFs[v].Owner, was.VFs[v].Away = "", false
-			if v < len(pf.VFs) {
-				was.VFs[v].Owner, was.VFs[v].Away = pf.VFs[v].Owner, pf.VFs[v].Away
-			}
-		}
-		out.PFs[i] = *was
-	}
-	return out
-}
-
-// scopesOf lists the PFs of spec and, to be taken back, those of an interrupted
-// run that spec does not name. PFs that are gone are gone.
-func scopesOf(kind Kind, spec nic.Spec, before nic.State, open *Entry) []scope {
-	var out []scope
-	for _, want := range spec.PFs {
-		s := scope{handle: want.Handle, want: want}
-		if open != nil && open.Before.PF(s.handle) != nil {
-			s.takeOver(kind, before, open)
-		}
-		out = append(out, s)
-	}
-	if open == nil {
-		return out
-	}
-	for _, want := range open.Spec.PFs {
-		h := want.Handle
-		if spec.PF(h) == nil && before.PF(h) != nil {
-			out = append(out, scope{handle: h, want: backOf(before, h), back: true, left: true})
+		for f := range s.PFs[i].SFs {
+			s.PFs[i].SFs[f].Owner, s.PFs[i].SFs[f].Away = "", false
 		}
 	}
-	return out
-}
-
-// takeOver says how to go on with a PF that an interrupted run named. Straight on
-// is right only on the way that it was on: from its states a plan for something
-// else would not know what has been disturbed.
-func (s *scope) takeOver(kind Kind, before nic.State, open *Entry) {
-	last := open.last(s.handle)
-	failed := last == TurningBack || last == RolledBack || last == Failed
-	if kind == KindResume && failed {
-		s.want, s.back = backOf(before, s.handle), true
-		return
-	}
-	wanted := open.Spec.PF(s.handle)
-	s.clear = failed || last == Clearing || open.Damage != "" || wanted == nil || !same(s.want, *wanted)
-}
-
-// same compares as the journal does: what is written alike is alike.
-func same(a, b nic.PFSpec) bool {
-	x, errA := json.Marshal(a)
-	y, errB := json.Marshal(b)
-	return errA == nil && errB == nil && bytes.Equal(x, y)
-}
-
-// foresee unfolds the steps of a scope.
-func (s *scope) foresee(before, now nic.State) (plan.Plan, error) {
-	want := nic.Spec{PFs: []nic.PFSpec{s.want}}
-	if !s.clear {
-		return plan.Unfold(want, now)
-	}
-	out, err := plan.Unfold(plan.Back(before, s.handle), now)
-	if err != nil {
-		return out, err
-	}
-	rest, err := plan.Unfold(want, before)
-	out.Steps = append(out.Steps, rest.Steps...)
-	out.Impacts = append(out.Impacts, rest.Impacts...)
-	return out, err
-}
-
-func backOf(before nic.State, h nic.Handle) nic.PFSpec { return plan.Back(before, h).PFs[0] }
-
-// only is the PFs of state that spec names.
-func only(state nic.State, spec nic.Spec) nic.State {
-	var out nic.State
-	for _, pf := range state.PFs {
-		if spec.PF(pf.Handle) != nil {
-			out.PFs = append(out.PFs, pf)
-		}
-	}
-	return out
 }
 
 func unchanged(scopes []scope) Result {
 	out := Result{Outcome: Reached}
 	for _, s := range scopes {
-		out.Scopes = append(out.Scopes, ScopeResult{Scope: s.handle, Outcome: Reached})
+		out.Scopes = append(out.Scopes, ScopeResult{Scope: s.key, Outcome: Reached})
 	}
 	return out
 }
@@ -330,7 +249,7 @@ func unchanged(scopes []scope) Result {
 // all does the scopes, asks the probe, and takes them back if it says no.
 func (j *job) all(ctx context.Context, scopes []scope, plans []plan.Plan, out *Result) {
 	for i, s := range scopes {
-		j.progress(Event{Kind: EventPlanned, Scope: s.handle, Plan: plans[i], Back: s.back})
+		j.progress(Event{Kind: EventPlanned, Scope: s.key, Plan: plans[i], Back: s.back})
 	}
 	out.Scopes = make([]ScopeResult, len(scopes))
 	j.each(scopes, func(i int, s scope) { out.Scopes[i] = j.one(ctx, s) })
@@ -345,10 +264,10 @@ func (j *job) all(ctx context.Context, scopes []scope, plans []plan.Plan, out *R
 
 // takeBack makes all scopes go back that had reached what was wanted.
 func (j *job) takeBack(ctx context.Context, scopes []scope, out *Result, why error) {
-	j.each(scopes, func(i int, _ scope) {
+	j.each(scopes, func(i int, sc scope) {
 		if s := &out.Scopes[i]; s.Outcome == Reached {
 			s.Err = why
-			j.goBack(ctx, s)
+			j.goBack(ctx, sc, s)
 		}
 	})
 }
@@ -379,64 +298,60 @@ func (j *job) each(scopes []scope, do func(int, scope)) {
 
 // one takes a scope to what is wanted of it, or back.
 func (j *job) one(ctx context.Context, s scope) ScopeResult {
-	out := ScopeResult{Scope: s.handle, Left: s.left}
+	out := ScopeResult{Scope: s.key, Left: s.left}
 	if s.back {
 		out.Err = errGaveUp
 		if s.left {
 			out.Err = errLeft
 		}
-		j.goBack(ctx, &out)
+		j.goBack(ctx, s, &out)
 		return out
 	}
 	out.Err = j.there(ctx, s, &out)
 	if out.Err != nil {
-		j.goBack(ctx, &out)
+		j.goBack(ctx, s, &out)
 		return out
 	}
 	out.Outcome = Reached
-	j.progress(Event{Kind: EventReached, Scope: s.handle})
+	j.progress(Event{Kind: EventReached, Scope: s.key})
 	return out
 }
 
 // there clears away what an interrupted run left, if need be, and converges.
 func (j *job) there(ctx context.Context, s scope, out *ScopeResult) error {
 	if s.clear {
-		if err := j.converge(ctx, backOf(j.before, s.handle), out); err != nil {
+		if err := j.converge(ctx, s.backTo(j.before), out); err != nil {
 			return fmt.Errorf("clear away what run %s left: %w", j.open.ID, err)
 		}
-		if err := j.record.scope(s.handle, Cleared, nil); err != nil {
+		if err := j.record.scope(s.key, Cleared, nil); err != nil {
 			return err
 		}
 	}
 	if err := j.converge(ctx, s.want, out); err != nil {
 		return err
 	}
-	return j.record.scope(s.handle, Reached, nil)
+	return j.record.scope(s.key, Reached, nil)
 }
 
 // converge is the way there: nothing is done that is not written down.
-func (j *job) converge(ctx context.Context, want nic.PFSpec, out *ScopeResult) error {
-	var state nic.State
+func (j *job) converge(ctx context.Context, want nic.Spec, out *ScopeResult) error {
+	look := &look{job: j, want: want, next: func(s nic.State) (plan.Step, bool) { return plan.NextOf(want, s) }}
 	return Converge(ctx, Loop[nic.State, plan.Step]{
-		Observe: func(ctx context.Context) (nic.State, error) {
-			var err error
-			state, err = j.find(ctx, want.Handle)
-			return state, err
-		},
-		Next: func(state nic.State) (plan.Step, bool) { return plan.NextOf(want, *state.PF(want.Handle)) },
+		Observe: look.observe,
+		Next:    look.next,
 		Intend: func(s plan.Step) error {
 			if err := j.record.intend(s); err != nil {
 				return err
 			}
-			j.progress(Event{Kind: EventStarted, Scope: want.Handle, Step: s})
+			j.progress(Event{Kind: EventStarted, Scope: out.Scope, Step: s})
 			return nil
 		},
-		Do: func(ctx context.Context, s plan.Step) error { return Do(ctx, j.Machine, state, s) },
+		Do: look.do,
 		Done: func(s plan.Step, err error) error {
 			j.ended(s, err, false, out)
 			return j.record.done(s, err)
 		},
-		Limit: limit(want, j.before),
+		Limit: 2 * plan.Limit(want, j.before),
 	})
 }
 
@@ -447,35 +362,13 @@ func (j *job) ended(s plan.Step, err error, back bool, out *ScopeResult) {
 		kind = EventDone
 		out.Steps++
 	}
-	j.progress(Event{Kind: kind, Scope: s.Scope(), Step: s, Err: err, Back: back})
-}
-
-// find observes the node; a PF that has gone is an error.
-func (j *job) find(ctx context.Context, h nic.Handle) (nic.State, error) {
-	state, err := j.observe(ctx)
-	if err == nil && state.PF(h) == nil {
-		err = fmt.Errorf("%s has gone: %w", h, fs.ErrNotExist)
-	}
-	return state, err
-}
-
-// limit is the number of steps of a way that is at most as long as one to there
-// and one back.
-func limit(want nic.PFSpec, before nic.State) int {
-	n := 0
-	if pf := before.PF(want.Handle); pf != nil {
-		n = len(pf.VFs)
-	}
-	if want.VFCount != nil {
-		n = max(n, *want.VFCount)
-	}
-	return 2 * plan.Limit(n)
+	j.progress(Event{Kind: kind, Scope: out.Scope, Step: s, Err: err, Back: back})
 }
 
 // goBack takes a scope that has failed (out.Err) to what it was before. It goes
 // on when the context has ended, when the journal cannot be written, and past
 // VFs that fail: what can be put back is put back.
-func (j *job) goBack(ctx context.Context, out *ScopeResult) {
+func (j *job) goBack(ctx context.Context, s scope, out *ScopeResult) {
 	h := out.Scope
 	j.progress(Event{Kind: EventBack, Scope: h, Err: out.Err, Back: true})
 	// Who takes the run over finds the scope on its way back.
@@ -488,7 +381,7 @@ func (j *job) goBack(ctx context.Context, out *ScopeResult) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
 
-	want := backOf(j.before, h)
+	want := s.backTo(j.before)
 	var errs []error
 	for {
 		err := j.convergeBack(ctx, want, out, &lost)
@@ -507,49 +400,26 @@ func (j *job) goBack(ctx context.Context, out *ScopeResult) {
 	j.lost = errors.Join(j.lost, lost)
 }
 
-// giveUp strikes the VF out of want whose step failed; false if the step was not
-// one of a single VF.
-func giveUp(want *nic.PFSpec, err error) bool {
-	var failed *StepError
-	if !errors.As(err, &failed) {
-		return false
-	}
-	s, ok := failed.Step.(plan.Step)
-	if !ok {
-		return false
-	}
-	vf, ok := s.VF()
-	if !ok || vf.Index >= len(want.VFs) || want.VFs[vf.Index].IsZero() {
-		return false
-	}
-	want.VFs[vf.Index] = nic.VFSpec{}
-	return true
-}
-
 // convergeBack is the way back. VFs that have come into use meanwhile are spared.
-func (j *job) convergeBack(ctx context.Context, want nic.PFSpec, out *ScopeResult, lost *error) error {
-	var state nic.State
+func (j *job) convergeBack(ctx context.Context, want nic.Spec, out *ScopeResult, lost *error) error {
+	look := &look{job: j, want: want, next: func(s nic.State) (plan.Step, bool) {
+		return plan.NextOf(plan.Spare(want, s), s)
+	}}
 	return Converge(ctx, Loop[nic.State, plan.Step]{
-		Observe: func(ctx context.Context) (nic.State, error) {
-			var err error
-			state, err = j.find(ctx, want.Handle)
-			return state, err
-		},
-		Next: func(state nic.State) (plan.Step, bool) {
-			return plan.Next(plan.Spare(nic.Spec{PFs: []nic.PFSpec{want}}, state), state)
-		},
+		Observe: look.observe,
+		Next:    look.next,
 		Intend: func(s plan.Step) error {
 			*lost = errors.Join(*lost, j.record.intend(s))
-			j.progress(Event{Kind: EventStarted, Scope: want.Handle, Step: s, Back: true})
+			j.progress(Event{Kind: EventStarted, Scope: out.Scope, Step: s, Back: true})
 			return nil
 		},
-		Do: func(ctx context.Context, s plan.Step) error { return Do(ctx, j.Machine, state, s) },
+		Do: look.do,
 		Done: func(s plan.Step, err error) error {
 			j.ended(s, err, true, out)
 			*lost = errors.Join(*lost, j.record.done(s, err))
 			return nil
 		},
-		Limit: limit(want, j.before),
+		Limit: 2 * plan.Limit(want, j.before),
 	})
 }
 

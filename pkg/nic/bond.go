@@ -46,12 +46,20 @@ type BondSpec struct {
 	Hash     string   `json:"hash,omitempty"`
 	Miimon   int      `json:"miimon,omitempty"`
 	LACPRate string   `json:"lacpRate,omitempty"`
+	MTU      int      `json:"mtu,omitempty"` // bytes; its members have the same
 	Members  []Handle `json:"members"`
 
 	// Adopt says that somebody else makes the bond and puts its members in
 	// (ifupdown, netplan, NetworkManager, systemd-networkd): it is waited for, and
 	// VFs are bound when it is in hardware.
 	Adopt bool `json:"adopt,omitempty"`
+
+	// Absent says that there is to be none, if it is one of ours and empty.
+	Absent bool `json:"absent,omitempty"`
+
+	// Software says that hardware need not aggregate the ports: it did not before
+	// either.
+	Software bool `json:"software,omitempty"`
 }
 
 // Bond returns the bond of that name, or nil.
@@ -77,7 +85,7 @@ func (s *State) BondOf(h Handle) *Bond {
 // BondOf returns the wanted bond that has h among its members, or nil.
 func (s *Spec) BondOf(h Handle) *BondSpec {
 	for i := range s.Bonds {
-		if slices.Contains(s.Bonds[i].Members, h) {
+		if !s.Bonds[i].Absent && slices.Contains(s.Bonds[i].Members, h) {
 			return &s.Bonds[i]
 		}
 	}

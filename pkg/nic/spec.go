@@ -1,6 +1,9 @@
 package nic
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Spec is the wanted state of the PFs that it names, fully resolved: handles
 // instead of names, one entry a VF instead of ranges, addresses instead of
@@ -109,28 +112,76 @@ func (s Spec) Handles() []Handle {
 func Freeze(s State, handles ...Handle) Spec {
 	var out Spec
 	for _, p := range s.PFs {
-		if len(handles) > 0 && !slices.Contains(handles, p.Handle) {
-			continue
+		if len(handles) == 0 || slices.Contains(handles, p.Handle) {
+			out.PFs = append(out.PFs, freezePF(p, s.BondOf(p.Handle)))
 		}
-		n, auto := len(p.VFs), p.Autoprobe
-		f := PFSpec{Handle: p.Handle, Eswitch: p.Eswitch}
-		if p.TotalVFs > 0 {
-			f.VFCount, f.Autoprobe = &n, &auto
+	}
+	for _, b := range s.Bonds {
+		if f := freezeBond(s, b, handles); len(f.Members) > 0 {
+			out.Bonds = append(out.Bonds, f)
 		}
-		for _, v := range p.VFs {
-			f.VFs = append(f.VFs, freezeVF(v))
-		}
-		out.PFs = append(out.PFs, f)
+	}
+	if len(handles) == 0 {
+		out.RDMA = s.RDMA.Mode
 	}
 	return out
 }
 
+func freezePF(p PF, bond *Bond) PFSpec {
+	n, auto := len(p.VFs), p.Autoprobe
+	f := PFSpec{Handle: p.Handle, Named: true, Eswitch: p.Eswitch, Settings: maps.Clone(p.Settings)}
+	if p.TotalVFs > 0 {
+		f.VFCount, f.Autoprobe = &n, &auto
+	}
+	if p.Uplink.Exists() {
+		name := ""
+		if bond != nil {
+			name = bond.Name
+		}
+		f.Bond = &name
+	}
+	if p.Eswitch == Switchdev {
+		sfs := []SFSpec{}
+		for _, sf := range p.SFs {
+			sfs = append(sfs, freezeSF(sf))
+		}
+		f.SFs = &sfs
+	}
+	for _, v := range p.VFs {
+		f.VFs = append(f.VFs, freezeVF(v))
+	}
+	return f
+}
+
 func freezeVF(v VF) VFSpec {
 	mac := v.MAC
-	f := VFSpec{Driver: DriverOf(v.Driver), MAC: &mac, RepMTU: v.Rep.Netdev.MTU}
+	f := VFSpec{Driver: DriverOf(v.Driver), MAC: &mac, RepMTU: v.Rep.Netdev.MTU, Settings: maps.Clone(v.Settings)}
 	if v.Netdev.Exists() {
 		link := v.Netdev.MAC
 		f.LinkMAC, f.MTU = &link, v.Netdev.MTU
+	}
+	return f
+}
+
+func freezeSF(s SF) SFSpec {
+	f := SFSpec{Num: s.Num, MTU: s.Netdev.MTU, RepMTU: s.Rep.MTU, Settings: maps.Clone(s.Settings), Inactive: !s.Active}
+	if !s.MAC.IsZero() {
+		mac := s.MAC
+		f.MAC = &mac
+	}
+	return f
+}
+
+// freezeBond has those of the named PFs as members that are.
+func freezeBond(s State, b Bond, handles []Handle) BondSpec {
+	f := BondSpec{Name: b.Name, Mode: b.Mode, Hash: b.Hash, Miimon: b.Miimon, LACPRate: b.LACPRate, MTU: b.MTU}
+	for _, h := range b.Members {
+		if len(handles) == 0 || slices.Contains(handles, h) {
+			f.Members = append(f.Members, h)
+		}
+		if pf := s.PF(h); pf != nil && pf.LAG != LAGActive {
+			f.Software = true
+		}
 	}
 	return f
 }

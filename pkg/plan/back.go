@@ -1,13 +1,24 @@
 package plan
 
-import "sluice.dev/sluice/pkg/nic"
+import (
+	"slices"
 
-// Back answers the Spec that goes back to before for the PFs named (all, if none
-// is named): nic.Freeze, less what the driver would refuse. An address of a
-// netdev that departs from a VF's administrative one was chosen before that was
-// set, and some drivers allow none such afterwards.
-func Back(before nic.State, handles ...nic.Handle) nic.Spec {
-	out := nic.Freeze(before, handles...)
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// Back answers the Spec that goes back to before for what spec names: nic.Freeze,
+// less what the driver would refuse, and without the bonds that spec brought in.
+// An address of a netdev that departs from a VF's administrative one was chosen
+// before that was set, and some drivers allow none such afterwards.
+func Back(before nic.State, spec nic.Spec) nic.Spec {
+	var out nic.Spec
+	if len(spec.PFs) > 0 {
+		out = nic.Freeze(before, spec.Handles()...)
+	}
+	out.RDMA = ""
+	if spec.RDMA != "" {
+		out.RDMA = before.RDMA.Mode
+	}
 	for i, want := range out.PFs {
 		pf := before.PF(want.Handle)
 		for j := range want.VFs {
@@ -18,6 +29,12 @@ func Back(before nic.State, handles ...nic.Handle) nic.Spec {
 		}
 		out.PFs[i] = want
 	}
+	for _, b := range spec.Bonds {
+		if before.Bond(b.Name) == nil && !b.Adopt {
+			b.Absent, b.Members = true, slices.Clone(b.Members)
+			out.Bonds = append(out.Bonds, b)
+		}
+	}
 	return out
 }
 
@@ -27,10 +44,11 @@ func (p profile) mayChoose(admin *nic.MAC, link nic.MAC) bool {
 	return !p.rowFollowsVF || admin == nil || admin.IsZero() || *admin == link
 }
 
-// Spare answers spec without what it wants of VFs that are in use in state: who
-// goes back leaves alone what has meanwhile been given away.
+// Spare answers spec without what it wants of VFs and SFs that are in use in
+// state: who goes back leaves alone what has meanwhile been given away.
 func Spare(spec nic.Spec, state nic.State) nic.Spec {
-	out := nic.Spec{PFs: make([]nic.PFSpec, len(spec.PFs))}
+	out := spec
+	out.PFs = make([]nic.PFSpec, len(spec.PFs))
 	for i, want := range spec.PFs {
 		if pf := state.PF(want.Handle); pf != nil {
 			want = sparePF(want, *pf)
@@ -49,5 +67,17 @@ func sparePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 		}
 	}
 	want.VFs = vfs
+	if want.SFs != nil {
+		sfs := slices.Clone(*want.SFs)
+		for _, f := range pf.SFs {
+			if f.InUse() == "" {
+				continue
+			}
+			sfs = slices.DeleteFunc(sfs, func(w nic.SFSpec) bool { return w.Num == f.Num })
+			sfs = append(sfs, nic.SFSpec{Num: f.Num, Inactive: !f.Active})
+		}
+		slices.SortFunc(sfs, func(a, b nic.SFSpec) int { return a.Num - b.Num })
+		want.SFs = &sfs
+	}
 	return want
 }

@@ -45,7 +45,17 @@ func Check(spec nic.Spec, state nic.State) []Problem {
 			c.add(h.String(), "is named twice", "one entry a PF")
 		default:
 			seen[h] = true
-			c.entry(want, state)
+			c.entry(want, spec, state)
+		}
+	}
+	for _, want := range spec.Bonds {
+		c.bond(want, spec, state)
+	}
+	c.rdma(spec, state)
+	// A plan of nonsense says nothing.
+	if len(c.problems) == 0 {
+		for _, scope := range Scopes(Complete(spec, state)) {
+			c.scope(scope, spec, state)
 		}
 	}
 	return c.problems
@@ -57,24 +67,23 @@ func (c *checker) add(object, wrong, want string) {
 	c.problems = append(c.problems, Problem{object, wrong, want})
 }
 
-func (c *checker) entry(want nic.PFSpec, state nic.State) {
+func (c *checker) entry(want nic.PFSpec, spec nic.Spec, state nic.State) {
 	pf := state.PF(want.Handle)
 	if pf == nil {
 		c.unknown(want.Handle, state)
 		return
 	}
-	before := len(c.problems)
 	c.pf(want, *pf)
-	g := goalOf(completePF(want, *pf), *pf)
+	awaits := awaitsLAG(spec.BondOf(want.Handle), state)
+	g := goalOf(completePF(want, *pf, awaits), *pf)
+	g.awaitsLAG = awaits
+	c.portSettings(g, want)
 	for i := range want.VFs {
-		if i < g.count {
+		if i < g.endCount {
 			c.vf(g, i, want.VFs[i])
 		}
 	}
-	// A plan of nonsense says nothing.
-	if len(c.problems) == before {
-		c.inUse(g)
-	}
+	c.subfunctions(g, want)
 }
 
 func (c *checker) unknown(h nic.Handle, state nic.State) {
@@ -166,26 +175,27 @@ func (c *checker) vf(g *goal, i int, w nic.VFSpec) {
 	}
 	c.mtu(id, "MTU", w.MTU)
 	c.mtu(id, "representor MTU", w.RepMTU)
-	if w.RepMTU != 0 && g.mode != nic.Switchdev {
-		c.add(id, fmt.Sprintf("representor MTU %d, but there are no representors in %s mode", w.RepMTU, modeName(g.mode)),
+	if w.RepMTU != 0 && g.endMode != nic.Switchdev {
+		c.add(id, fmt.Sprintf("representor MTU %d, but there are no representors in %s mode", w.RepMTU, modeName(g.endMode)),
 			"no representor MTU, or eswitch mode switchdev")
 	}
 	if d := g.driverAtEnd(i); d != nic.DriverKernel && (w.MTU != 0 || w.LinkMAC != nil) {
 		c.add(id, fmt.Sprintf("MTU or netdev MAC, but with driver %s the VF has no netdev", d),
 			"driver kernel, or neither of them")
 	}
-	if g.setsMAC(i) && g.mode != nic.Switchdev && !g.pf.Uplink.Exists() {
-		c.add(id, fmt.Sprintf("MAC %s, which is set through the PF's netdev in %s mode, and there is none here", w.MAC, modeName(g.mode)),
+	if g.setsMAC(i) && g.endMode != nic.Switchdev && !g.pf.Uplink.Exists() {
+		c.add(id, fmt.Sprintf("MAC %s, which is set through the PF's netdev in %s mode, and there is none here", w.MAC, modeName(g.endMode)),
 			"a PF with its netdev in the host's namespace")
 	}
 	admin := w.MAC
-	if admin == nil && i < len(g.pf.VFs) && g.count == len(g.pf.VFs) {
+	if admin == nil && i < len(g.pf.VFs) && g.endCount == len(g.pf.VFs) {
 		admin = &g.pf.VFs[i].MAC
 	}
 	if w.LinkMAC != nil && !g.prof.mayChoose(admin, *w.LinkMAC) {
 		c.add(id, fmt.Sprintf("netdev MAC %s beside MAC %s, from which %s lets no VF depart", w.LinkMAC, admin, driverOr(g.pf)),
 			"the address as MAC")
 	}
+	c.vfSettings(g, i, w)
 }
 
 func (c *checker) mtu(object, what string, mtu int) {
@@ -223,24 +233,41 @@ func (g *goal) driverAtEnd(i int) nic.Driver {
 	return nic.DriverNone
 }
 
-// inUse walks through the plan and names each VF that is taken from somebody,
-// with the first step that does it.
-func (c *checker) inUse(g *goal) {
-	pf := clonePF(g.pf)
+// scope walks through the plan of a scope. It names each VF and SF that is taken
+// from somebody, with the first step that does it, and each PF that carries the
+// host's own traffic and was not named.
+func (c *checker) scope(scope, spec nic.Spec, state nic.State) {
+	state = part(state, scope)
+	before := state
 	var p Plan
-	if err := p.unfold(g.want, clonePF(pf)); err != nil {
-		c.add(pf.Handle.String(), err.Error(), "a plan that ends (this is a fault of sluice)")
+	if err := p.unfold(scope, state.Clone()); err != nil {
+		c.add(Key(scope).String(), err.Error(), "a plan that ends (this is a fault of sluice)")
 		return
 	}
-	named := map[nic.VFID]bool{}
+	named := map[string]bool{}
 	for _, s := range p.Steps {
-		for _, id := range s.takes(pf) {
-			if !named[id] {
-				named[id] = true
-				c.add(id.String(), fmt.Sprintf("is in use (%s), and to %q would take it away", pf.VFs[id.Index].InUse(), s),
-					"it free first")
+		for _, t := range s.Takes(state) {
+			if !named[t.Object] {
+				named[t.Object] = true
+				c.add(t.Object, fmt.Sprintf("is in use (%s), and to %q would take it away", t.Why, s), "it free first")
 			}
 		}
-		s.predict(&pf)
+		s.predict(&state)
+	}
+	if len(p.Steps) > 0 {
+		c.protect(scope, spec, before, p.Steps[0])
+	}
+}
+
+// protect refuses to touch what the host itself runs over, unless it was named.
+func (c *checker) protect(scope, spec nic.Spec, before nic.State, first Step) {
+	for _, want := range scope.PFs {
+		pf := before.PF(want.Handle)
+		asked := spec.PF(want.Handle)
+		if pf == nil || len(pf.Carries) == 0 || asked != nil && asked.Named {
+			continue
+		}
+		c.add(want.Handle.String(), fmt.Sprintf("carries %s, and to %q would touch it", strings.Join(pf.Carries, ", "), first),
+			"an entry that names the PF itself, if that is meant")
 	}
 }

@@ -9,45 +9,77 @@ import (
 
 // Complete answers spec with everything written out that its steps would disturb
 // and that it does not name, so that this ends as it was in before: autoprobe,
-// which is turned off while VFs are made; drivers, addresses and MTUs of VFs that
-// lose their driver or are made anew for a change of the mode (a representor
-// outlives the driver of its VF). VFs that come from
-// a change of their count are new, and get the drivers that the kernel would have
-// given them. Nothing is added that the steps leave alone.
+// which is turned off while VFs are made; drivers, addresses, MTUs and settings of
+// VFs that lose their driver or are made anew for a change of the mode (a
+// representor outlives the driver of its VF); SFs, which a detour through legacy
+// mode takes; and bonds of ours that lose all their ports, which go. VFs that come
+// from a change of their count are new, and get the drivers that the kernel would
+// have given them. Nothing is added that the steps leave alone.
 //
 // Before is the state before the change was first begun: after an interruption
 // it is the one in the journal, not the one that is found. Complete does not
 // change what it is given, and completing twice is completing once.
 func Complete(spec nic.Spec, before nic.State) nic.Spec {
-	out := nic.Spec{PFs: slices.Clone(spec.PFs)}
+	out := nic.Spec{PFs: slices.Clone(spec.PFs), Bonds: slices.Clone(spec.Bonds), RDMA: spec.RDMA}
+	for i := range out.PFs {
+		if b := spec.BondOf(out.PFs[i].Handle); b != nil && out.PFs[i].Bond == nil {
+			out.PFs[i].Bond = &b.Name
+		}
+	}
+	out.Bonds = append(out.Bonds, emptied(out, before)...)
 	for i, want := range out.PFs {
 		if pf := before.PF(want.Handle); pf != nil {
-			out.PFs[i] = completePF(want, *pf)
+			out.PFs[i] = completePF(want, *pf, awaitsLAG(spec.BondOf(want.Handle), before))
 		}
 	}
 	return out
 }
 
-func completePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
+// emptied lists the bonds of ours that all their ports leave.
+func emptied(spec nic.Spec, before nic.State) []nic.BondSpec {
+	var out []nic.BondSpec
+	for _, b := range before.Bonds {
+		named := slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == b.Name })
+		if !b.Ours || named || len(b.Members) == 0 || len(b.Others) > 0 {
+			continue
+		}
+		stays := slices.ContainsFunc(b.Members, func(h nic.Handle) bool {
+			want := spec.PF(h)
+			return want == nil || want.Bond == nil || *want.Bond == b.Name
+		})
+		if !stays {
+			out = append(out, nic.BondSpec{Name: b.Name, Mode: b.Mode, Members: slices.Clone(b.Members), Absent: true})
+		}
+	}
+	return out
+}
+
+func completePF(want nic.PFSpec, pf nic.PF, awaits bool) nic.PFSpec {
 	g := goalOf(want, pf)
+	g.awaitsLAG = awaits
 	g.want.VFs = slices.Clone(want.VFs)
-	makes := g.count > 0 && (len(pf.VFs) == 0 || g.removes())
+	remade := g.removes() || len(pf.VFs) == 0
+	makes := g.endCount > 0 && remade
 	if makes || g.removes() {
-		g.want.VFCount = &g.count
+		g.want.VFCount = &g.endCount
 		// Some drivers fall back to legacy mode with their last VF.
-		g.want.Eswitch = cmp.Or(g.want.Eswitch, g.mode)
+		g.want.Eswitch = cmp.Or(g.want.Eswitch, g.endMode)
+	}
+	if g.detours() {
+		g.want.Eswitch = cmp.Or(g.want.Eswitch, g.endMode)
 	}
 	if makes && g.want.Autoprobe == nil {
 		g.want.Autoprobe = &pf.Autoprobe
 	}
-	if g.count == len(pf.VFs) {
+	if g.endCount == len(pf.VFs) {
+		disturbed := g.flips() || g.detours() || awaits
 		for i := range pf.VFs {
-			if g.flips() || g.wantsDriver(i) || g.wantsMAC(i) {
+			if disturbed || g.wantsDriver(i) || g.wantsUnbound(i) {
 				*g.entry(i) = g.keep(i)
 			}
 		}
-	} else if g.afterRemoval().startsUnbound() {
-		for i := range g.count {
+	} else if g.atTheEnd().startsUnbound() {
+		for i := range g.endCount {
 			if w := g.entry(i); w.Driver == "" {
 				w.Driver = nic.DriverNone
 				if *g.want.Autoprobe {
@@ -56,16 +88,28 @@ func completePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 			}
 		}
 	}
+	g.keepSFs()
+	g.keepPort()
 	return g.want
 }
 
-// afterRemoval is the same goal seen when the VFs that have to go are gone.
-func (g *goal) afterRemoval() *goal {
-	pf := clonePF(g.pf)
+// atTheEnd is the same goal seen when the VFs that have to go are gone and no
+// detour is before it any more.
+func (g *goal) atTheEnd() *goal {
+	s := nic.State{PFs: []nic.PF{g.pf.Clone()}}
 	if g.removes() {
-		SetVFs{PF: pf.Handle, From: len(pf.VFs), To: 0}.predict(&pf)
+		SetVFs{PF: g.pf.Handle, From: len(g.pf.VFs), To: 0}.predict(&s)
 	}
-	return goalOf(g.want, pf)
+	pf := s.PFs[0]
+	for name, value := range g.want.Settings {
+		pf.Settings = pf.Settings.With(name, value)
+	}
+	if g.detours() && g.mode == nic.Legacy && pf.Eswitch != "" {
+		pf.Eswitch = nic.Legacy
+	}
+	out := goalOf(g.want, pf)
+	out.awaitsLAG = g.awaitsLAG
+	return out
 }
 
 // entry is the entry for VF i, made if there is none.
@@ -97,5 +141,61 @@ func (g *goal) keep(i int) nic.VFSpec {
 			w.MTU = v.Netdev.MTU
 		}
 	}
+	w.Settings = over(lostBy(ofVF, g.removes(), w.Driver, lasting(ofVF, g.endMode, v.Settings)), w.Settings)
 	return w
+}
+
+// lostBy is what of have a function loses that is unbound, or also made anew, and
+// that means something with the driver that it gets.
+func lostBy(k kind, remade bool, driver nic.Driver, have nic.Settings) nic.Settings {
+	var out nic.Settings
+	for name, value := range have {
+		r, _ := ruleOf(name)
+		switch r.at(k).phase {
+		case netdev, bound:
+			if driver == nic.DriverKernel {
+				out = out.With(name, value)
+			}
+		default:
+			if remade {
+				out = out.With(name, value)
+			}
+		}
+	}
+	return out
+}
+
+// over is want where it says something, else have.
+func over(have, want nic.Settings) nic.Settings {
+	for name, value := range want {
+		have = have.With(name, value)
+	}
+	return have
+}
+
+// keepSFs names the SFs that legacy mode would take.
+func (g *goal) keepSFs() {
+	if g.want.SFs != nil || len(g.pf.SFs) == 0 || g.mode != nic.Legacy {
+		return
+	}
+	sfs := []nic.SFSpec{}
+	if g.endMode == nic.Switchdev {
+		sfs = *nic.Freeze(nic.State{PFs: []nic.PF{g.pf}}).PFs[0].SFs
+	}
+	g.want.SFs = &sfs
+}
+
+// keepPort names settings of the uplink that the steps disturb: a change of the
+// mode attaches another profile to it (mlx5e_netdev_change_profile), and a reload
+// makes it anew.
+func (g *goal) keepPort() {
+	if !g.flips() && !g.wants(nic.RoCE) {
+		return
+	}
+	for name, value := range g.pf.Settings {
+		r, _ := ruleOf(name)
+		if _, named := g.want.Settings[name]; !named && r.at(ofPF).phase == netdev && (name == nic.TCOffload || g.wants(nic.RoCE)) {
+			g.want.Settings = g.want.Settings.With(name, value)
+		}
+	}
 }

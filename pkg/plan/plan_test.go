@@ -257,7 +257,7 @@ func TestComplete(t *testing.T) {
 func TestBackAndSpare(t *testing.T) {
 	p := pf(handle(0), "ice", nic.Legacy, 2)
 	p.VFs[0].MAC = mac(7) // set after the VF had chosen its own
-	back := Back(one(p))
+	back := Back(one(p), nic.Freeze(one(p)))
 	if m := back.PFs[0].VFs[0].LinkMAC; m != nil {
 		t.Errorf("netdev MAC %s beside another administrative one, which ice refuses", m)
 	}

@@ -23,6 +23,9 @@ type profile struct {
 	// clear it is in vain; and a VF that was given one may not choose another for
 	// its netdev.
 	rowFollowsVF bool
+
+	// tellsLAG: the driver says whether hardware aggregates (nic.PF.LAG).
+	tellsLAG bool
 }
 
 // profileOf is the whole of what sluice knows of drivers' orders: a table by the
@@ -37,8 +40,8 @@ func profileOf(pf nic.PF) profile {
 		// mlx5_eswitch_disable_locked). The VFs' addresses outlive a mode change
 		// (clear_vf is false then), not a change of the count
 		// (mlx5_eswitch_clear_vf_vports_info). mlx5_eswitch_get_vport_config
-		// reports what was set by the PF alone.
-		return profile{vfDriver: "mlx5_core"}
+		// reports what was set by the PF alone. lag/debugfs.c tells of VF-LAG.
+		return profile{vfDriver: "mlx5_core", tellsLAG: true}
 	case "ice":
 		// "Changing eswitch mode is allowed only if there is no VFs created"
 		// (intel/ice/ice_eswitch.c, ice_eswitch_mode_set). ice_get_vf_cfg reports

@@ -1,49 +1,35 @@
 package plan
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"sluice.dev/sluice/pkg/nic"
-)
-
-// Op is the kind of a step, as JSON carries it.
-type Op string
-
-// The steps there are.
-const (
-	OpSetVFs       Op = "set-vfs"
-	OpSetAutoprobe Op = "set-autoprobe"
-	OpSetEswitch   Op = "set-eswitch"
-	OpUnbind       Op = "unbind"
-	OpBind         Op = "bind"
-	OpSetVFMAC     Op = "set-vf-mac"
-	OpSetVFLinkMAC Op = "set-vf-link-mac"
-	OpSetVFMTU     Op = "set-vf-mtu"
-	OpSetRepMTU    Op = "set-rep-mtu"
 )
 
 // Action is what a Step does: one of the types below, and no other.
 type Action interface {
 	fmt.Stringer
 
-	// Scope is the PF that a failure of the action concerns.
-	Scope() nic.Handle
+	// Object is what the action changes, or the PF whose VF or SF it changes. A
+	// bond is bond/NAME, the node's RDMA subsystem nodeRDMA.
+	Object() nic.Handle
 
 	form() form
-	predict(*nic.PF)
+	predict(*nic.State)
 
-	// touches says which VFs lose something that whoever has them relies on: the
-	// VF itself, its driver, or the settings of its netdev.
-	touches(nic.PF) []int
+	// touches lists the VFs and SFs that lose something that whoever has them
+	// relies on: the function, its driver, or the settings of its netdev.
+	touches(nic.State) []function
 
 	// flaps says whether an interface that is there goes away or goes down for
 	// a moment.
-	flaps(nic.PF) bool
+	flaps(nic.State) bool
 }
+
+// NodeRDMA stands for the node's RDMA subsystem where a handle is asked for.
+func NodeRDMA() nic.Handle { return nic.Handle{Bus: "node", Name: "rdma"} }
+
+func bondHandle(name string) nic.Handle { return nic.Handle{Bus: "bond", Name: name} }
 
 // Step is one change of one object, small enough that the kernel does it or does
 // not. It is comparable. String is stable, names the object and what it becomes,
@@ -51,82 +37,209 @@ type Action interface {
 // {"op", "object", "from", "to"}, "from" left out where it is not known.
 type Step struct{ Action }
 
-// VF names the VF that s is about; false for a step of the PF itself.
+// VF names the VF that s is about; false for a step of something else.
 func (s Step) VF() (nic.VFID, bool) {
 	f := s.form()
 	if f.VF == nil {
 		return nic.VFID{}, false
 	}
-	return nic.VFID{PF: f.PF, Index: *f.VF}, true
+	return nic.VFID{PF: f.Object, Index: *f.VF}, true
 }
 
-// SetVFs makes VFs of a PF that has none, or removes all that it has. The kernel
-// refuses to go from one count to another (drivers/pci/iov.c,
-// sriov_numvfs_store), so one of From and To is 0.
-type SetVFs struct {
-	PF       nic.Handle
-	From, To int
+// SF names the SF that s is about; false for a step of something else.
+func (s Step) SF() (nic.SFID, bool) {
+	f := s.form()
+	if f.SF == nil {
+		return nic.SFID{}, false
+	}
+	return nic.SFID{PF: f.Object, Num: *f.SF}, true
 }
 
-// SetAutoprobe says whether VFs that are made from now on are bound by the
-// kernel itself.
-type SetAutoprobe struct {
-	PF nic.Handle
-	To bool
-}
+// Steps of a PF.
+type (
+	// SetVFs makes VFs of a PF that has none, or removes all that it has. The
+	// kernel refuses to go from one count to another (drivers/pci/iov.c,
+	// sriov_numvfs_store), so one of From and To is 0.
+	SetVFs struct {
+		PF       nic.Handle
+		From, To int
+	}
 
-// SetEswitch sets the mode of a PF's eswitch.
-type SetEswitch struct {
-	PF       nic.Handle
-	From, To nic.Eswitch
-}
+	// SetAutoprobe says whether VFs that are made from now on are bound by the
+	// kernel itself.
+	SetAutoprobe struct {
+		PF nic.Handle
+		To bool
+	}
 
-// Unbind takes the driver From from a VF.
-type Unbind struct {
-	VF   nic.VFID
-	From string
-}
+	// SetEswitch sets the mode of a PF's eswitch.
+	SetEswitch struct {
+		PF       nic.Handle
+		From, To nic.Eswitch
+	}
 
-// Bind gives a VF that has no driver one: nic.DriverKernel or a named one.
-type Bind struct {
-	VF nic.VFID
-	To nic.Driver
-}
+	// SetPF sets a setting of the PF.
+	SetPF struct {
+		PF       nic.Handle
+		Setting  nic.Setting
+		From, To string
+	}
+)
 
-// SetVFMAC sets the administrative address of a VF that has no driver: drivers
-// read it when they bind.
-type SetVFMAC struct {
-	VF       nic.VFID
-	From, To nic.MAC
-}
+// Steps of a VF.
+type (
+	// Unbind takes the driver From from a VF.
+	Unbind struct {
+		VF   nic.VFID
+		From string
+	}
 
-// SetVFLinkMAC sets the address of a VF's netdev.
-type SetVFLinkMAC struct {
-	VF       nic.VFID
-	From, To nic.MAC
-}
+	// Bind gives a VF that has no driver one: nic.DriverKernel or a named one.
+	Bind struct {
+		VF nic.VFID
+		To nic.Driver
+	}
 
-// SetVFMTU sets the MTU of a VF's netdev, in bytes.
-type SetVFMTU struct {
-	VF       nic.VFID
-	From, To int
-}
+	// SetVFMAC sets the administrative address of a VF that has no driver:
+	// drivers read it when they bind.
+	SetVFMAC struct {
+		VF       nic.VFID
+		From, To nic.MAC
+	}
 
-// SetRepMTU sets the MTU of a VF's representor, in bytes.
-type SetRepMTU struct {
-	VF       nic.VFID
-	From, To int
-}
+	// SetVFLinkMAC sets the address of a VF's netdev.
+	SetVFLinkMAC struct {
+		VF       nic.VFID
+		From, To nic.MAC
+	}
 
-func (a SetVFs) Scope() nic.Handle       { return a.PF }
-func (a SetAutoprobe) Scope() nic.Handle { return a.PF }
-func (a SetEswitch) Scope() nic.Handle   { return a.PF }
-func (a Unbind) Scope() nic.Handle       { return a.VF.PF }
-func (a Bind) Scope() nic.Handle         { return a.VF.PF }
-func (a SetVFMAC) Scope() nic.Handle     { return a.VF.PF }
-func (a SetVFLinkMAC) Scope() nic.Handle { return a.VF.PF }
-func (a SetVFMTU) Scope() nic.Handle     { return a.VF.PF }
-func (a SetRepMTU) Scope() nic.Handle    { return a.VF.PF }
+	// SetVFMTU sets the MTU of a VF's netdev, in bytes.
+	SetVFMTU struct {
+		VF       nic.VFID
+		From, To int
+	}
+
+	// SetRepMTU sets the MTU of a VF's representor, in bytes.
+	SetRepMTU struct {
+		VF       nic.VFID
+		From, To int
+	}
+
+	// SetVF sets a setting of the VF.
+	SetVF struct {
+		VF       nic.VFID
+		Setting  nic.Setting
+		From, To string
+	}
+)
+
+// Steps of an SF.
+type (
+	// AddSF makes an SF, inactive; DelSF removes one that is inactive.
+	AddSF struct{ SF nic.SFID }
+	DelSF struct{ SF nic.SFID }
+
+	// SetSFActive gives an SF its device, or takes it.
+	SetSFActive struct {
+		SF nic.SFID
+		To bool
+	}
+
+	// SetSFMAC sets the administrative address of an SF that is inactive.
+	SetSFMAC struct {
+		SF       nic.SFID
+		From, To nic.MAC
+	}
+
+	// SetSFMTU sets the MTU of an SF's netdev, SetSFRepMTU of its representor.
+	SetSFMTU struct {
+		SF       nic.SFID
+		From, To int
+	}
+	SetSFRepMTU struct {
+		SF       nic.SFID
+		From, To int
+	}
+
+	// SetSF sets a setting of the SF.
+	SetSF struct {
+		SF       nic.SFID
+		Setting  nic.Setting
+		From, To string
+	}
+)
+
+// Steps of a bond.
+type (
+	// AddBond makes a bond without members, DelBond removes one of ours.
+	AddBond struct {
+		Name, Hash, LACPRate string
+		Mode                 nic.BondMode
+		Miimon, MTU          int
+	}
+	DelBond struct{ Name string }
+
+	// Enslave puts a PF's uplink into a bond, Release takes it out.
+	Enslave struct {
+		Bond string
+		PF   nic.Handle
+	}
+	Release struct {
+		Bond string
+		PF   nic.Handle
+	}
+
+	// SetBondMTU sets the MTU of a bond, and with it of its members.
+	SetBondMTU struct {
+		Bond     string
+		From, To int
+	}
+
+	// AwaitBond waits for somebody else to put the PF's uplink into a bond.
+	AwaitBond struct {
+		Bond string
+		PF   nic.Handle
+	}
+
+	// AwaitLAG waits for hardware to aggregate a bond's ports.
+	AwaitLAG struct{ Bond string }
+)
+
+// Steps of the node.
+type (
+	// SetRDMA changes the RDMA subsystem's namespace mode, SetRDMAAtBoot what the
+	// next boot brings.
+	SetRDMA       struct{ From, To nic.RDMAMode }
+	SetRDMAAtBoot struct{ From, To nic.RDMAMode }
+)
+
+func (a SetVFs) Object() nic.Handle        { return a.PF }
+func (a SetAutoprobe) Object() nic.Handle  { return a.PF }
+func (a SetEswitch) Object() nic.Handle    { return a.PF }
+func (a SetPF) Object() nic.Handle         { return a.PF }
+func (a Unbind) Object() nic.Handle        { return a.VF.PF }
+func (a Bind) Object() nic.Handle          { return a.VF.PF }
+func (a SetVFMAC) Object() nic.Handle      { return a.VF.PF }
+func (a SetVFLinkMAC) Object() nic.Handle  { return a.VF.PF }
+func (a SetVFMTU) Object() nic.Handle      { return a.VF.PF }
+func (a SetRepMTU) Object() nic.Handle     { return a.VF.PF }
+func (a SetVF) Object() nic.Handle         { return a.VF.PF }
+func (a AddSF) Object() nic.Handle         { return a.SF.PF }
+func (a DelSF) Object() nic.Handle         { return a.SF.PF }
+func (a SetSFActive) Object() nic.Handle   { return a.SF.PF }
+func (a SetSFMAC) Object() nic.Handle      { return a.SF.PF }
+func (a SetSFMTU) Object() nic.Handle      { return a.SF.PF }
+func (a SetSFRepMTU) Object() nic.Handle   { return a.SF.PF }
+func (a SetSF) Object() nic.Handle         { return a.SF.PF }
+func (a AddBond) Object() nic.Handle       { return bondHandle(a.Name) }
+func (a DelBond) Object() nic.Handle       { return bondHandle(a.Name) }
+func (a Enslave) Object() nic.Handle       { return bondHandle(a.Bond) }
+func (a Release) Object() nic.Handle       { return bondHandle(a.Bond) }
+func (a SetBondMTU) Object() nic.Handle    { return bondHandle(a.Bond) }
+func (a AwaitBond) Object() nic.Handle     { return bondHandle(a.Bond) }
+func (a AwaitLAG) Object() nic.Handle      { return bondHandle(a.Bond) }
+func (a SetRDMA) Object() nic.Handle       { return NodeRDMA() }
+func (a SetRDMAAtBoot) Object() nic.Handle { return NodeRDMA() }
 
 func (a SetVFs) String() string {
 	if a.To == 0 {
@@ -142,13 +255,48 @@ func (a SetAutoprobe) String() string {
 	return fmt.Sprintf("turn VF autoprobe of %s %s", a.PF, onOff(a.To))
 }
 
-func (a SetEswitch) String() string   { return fmt.Sprintf("set eswitch of %s to %s", a.PF, a.To) }
+func (a SetEswitch) String() string { return fmt.Sprintf("set eswitch of %s to %s", a.PF, a.To) }
+func (a SetPF) String() string {
+	return fmt.Sprintf("set %s of %s to %s", a.Setting, a.PF, a.To)
+}
 func (a Unbind) String() string       { return fmt.Sprintf("unbind %s", a.VF) }
 func (a Bind) String() string         { return fmt.Sprintf("bind %s to %s", a.VF, driverName(a.To)) }
 func (a SetVFMAC) String() string     { return fmt.Sprintf("set MAC of %s to %s", a.VF, a.To) }
 func (a SetVFLinkMAC) String() string { return fmt.Sprintf("set netdev MAC of %s to %s", a.VF, a.To) }
 func (a SetVFMTU) String() string     { return fmt.Sprintf("set MTU of %s to %d", a.VF, a.To) }
 func (a SetRepMTU) String() string    { return fmt.Sprintf("set representor MTU of %s to %d", a.VF, a.To) }
+func (a SetVF) String() string {
+	return fmt.Sprintf("set %s of %s to %s", a.Setting, a.VF, a.To)
+}
+func (a AddSF) String() string { return fmt.Sprintf("make %s", a.SF) }
+func (a DelSF) String() string { return fmt.Sprintf("remove %s", a.SF) }
+func (a SetSFActive) String() string {
+	if a.To {
+		return fmt.Sprintf("activate %s", a.SF)
+	}
+	return fmt.Sprintf("deactivate %s", a.SF)
+}
+func (a SetSFMAC) String() string { return fmt.Sprintf("set MAC of %s to %s", a.SF, a.To) }
+func (a SetSFMTU) String() string { return fmt.Sprintf("set MTU of %s to %d", a.SF, a.To) }
+func (a SetSFRepMTU) String() string {
+	return fmt.Sprintf("set representor MTU of %s to %d", a.SF, a.To)
+}
+func (a SetSF) String() string {
+	return fmt.Sprintf("set %s of %s to %s", a.Setting, a.SF, a.To)
+}
+func (a AddBond) String() string    { return fmt.Sprintf("make bond %s, %s", a.Name, a.Mode) }
+func (a DelBond) String() string    { return fmt.Sprintf("remove bond %s", a.Name) }
+func (a Enslave) String() string    { return fmt.Sprintf("put %s into bond %s", a.PF, a.Bond) }
+func (a Release) String() string    { return fmt.Sprintf("take %s out of bond %s", a.PF, a.Bond) }
+func (a SetBondMTU) String() string { return fmt.Sprintf("set MTU of bond %s to %d", a.Bond, a.To) }
+func (a AwaitBond) String() string {
+	return fmt.Sprintf("wait for %s in bond %s", a.PF, a.Bond)
+}
+func (a AwaitLAG) String() string { return fmt.Sprintf("wait for bond %s in hardware", a.Bond) }
+func (a SetRDMA) String() string  { return fmt.Sprintf("set RDMA namespace mode to %s", a.To) }
+func (a SetRDMAAtBoot) String() string {
+	return fmt.Sprintf("set RDMA namespace mode at boot to %s", a.To)
+}
 
 func onOff(on bool) string {
 	if on {
@@ -162,149 +310,4 @@ func driverName(d nic.Driver) string {
 		return "its kernel driver"
 	}
 	return string(d)
-}
-
-// form is a step as JSON.
-type form struct {
-	Op   Op         `json:"op"`
-	PF   nic.Handle `json:"object"`
-	VF   *int       `json:"vf,omitempty"`
-	From string     `json:"from,omitempty"`
-	To   string     `json:"to"`
-}
-
-func vfForm(op Op, vf nic.VFID, from, to string) form {
-	return form{Op: op, PF: vf.PF, VF: &vf.Index, From: from, To: to}
-}
-
-func (a SetVFs) form() form {
-	return form{Op: OpSetVFs, PF: a.PF, From: strconv.Itoa(a.From), To: strconv.Itoa(a.To)}
-}
-
-func (a SetAutoprobe) form() form {
-	return form{Op: OpSetAutoprobe, PF: a.PF, From: onOff(!a.To), To: onOff(a.To)}
-}
-
-func (a SetEswitch) form() form {
-	return form{Op: OpSetEswitch, PF: a.PF, From: string(a.From), To: string(a.To)}
-}
-
-func (a Unbind) form() form { return vfForm(OpUnbind, a.VF, a.From, string(nic.DriverNone)) }
-func (a Bind) form() form {
-	return vfForm(OpBind, a.VF, string(nic.DriverNone), string(a.To))
-}
-func (a SetVFMAC) form() form     { return vfForm(OpSetVFMAC, a.VF, a.From.String(), a.To.String()) }
-func (a SetVFLinkMAC) form() form { return vfForm(OpSetVFLinkMAC, a.VF, known(a.From), a.To.String()) }
-func (a SetVFMTU) form() form {
-	return vfForm(OpSetVFMTU, a.VF, strconv.Itoa(a.From), strconv.Itoa(a.To))
-}
-func (a SetRepMTU) form() form {
-	return vfForm(OpSetRepMTU, a.VF, strconv.Itoa(a.From), strconv.Itoa(a.To))
-}
-
-// known leaves out the address of a netdev that is only predicted: its driver
-// will pick one.
-func known(m nic.MAC) string {
-	if m.IsZero() {
-		return ""
-	}
-	return m.String()
-}
-
-// MarshalJSON writes {"op", "object", "vf", "from", "to"}.
-func (s Step) MarshalJSON() ([]byte, error) {
-	if s.Action == nil {
-		return []byte("null"), nil
-	}
-	return json.Marshal(s.form())
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote; null is the zero Step.
-func (s *Step) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*s = Step{}
-		return nil
-	}
-	var f form
-	if err := json.Unmarshal(b, &f); err != nil {
-		return err
-	}
-	a, err := f.action()
-	if err != nil {
-		return fmt.Errorf("step %q of %s: %w", f.Op, f.PF, err)
-	}
-	*s = Step{a}
-	return nil
-}
-
-// reader collects the first error of several fields.
-type reader struct{ err error }
-
-func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
-
-func (r *reader) int(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		r.fail(fmt.Errorf("%q is no number", s))
-	}
-	return n
-}
-
-func (r *reader) bool(s string) bool {
-	if s != "on" && s != "off" {
-		r.fail(fmt.Errorf("%q is neither on nor off", s))
-	}
-	return s == "on"
-}
-
-func (r *reader) mac(s string) nic.MAC {
-	if s == "" {
-		return nic.MAC{}
-	}
-	m, err := nic.ParseMAC(s)
-	if err != nil {
-		r.fail(err)
-	}
-	return m
-}
-
-func (f form) action() (Action, error) {
-	var (
-		r reader
-		a Action
-		v nic.VFID
-	)
-	if f.PF.IsZero() {
-		return nil, fmt.Errorf("has no object: want bus/name")
-	}
-	ofPF := slices.Contains([]Op{OpSetVFs, OpSetAutoprobe, OpSetEswitch}, f.Op)
-	if !ofPF {
-		if f.VF == nil || *f.VF < 0 {
-			return nil, fmt.Errorf("has no VF: want its index")
-		}
-		v = nic.VFID{PF: f.PF, Index: *f.VF}
-	}
-	switch f.Op {
-	case OpSetVFs:
-		a = SetVFs{f.PF, r.int(f.From), r.int(f.To)}
-	case OpSetAutoprobe:
-		a = SetAutoprobe{f.PF, r.bool(f.To)}
-	case OpSetEswitch:
-		a = SetEswitch{f.PF, nic.Eswitch(f.From), nic.Eswitch(f.To)}
-	case OpUnbind:
-		a = Unbind{v, f.From}
-	case OpBind:
-		a = Bind{v, nic.Driver(f.To)}
-	case OpSetVFMAC:
-		a = SetVFMAC{v, r.mac(f.From), r.mac(f.To)}
-	case OpSetVFLinkMAC:
-		a = SetVFLinkMAC{v, r.mac(f.From), r.mac(f.To)}
-	case OpSetVFMTU:
-		a = SetVFMTU{v, r.int(f.From), r.int(f.To)}
-	case OpSetRepMTU:
-		a = SetRepMTU{v, r.int(f.From), r.int(f.To)}
-	default:
-		return nil, fmt.Errorf("no such step")
-	}
-	return a, r.err
 }

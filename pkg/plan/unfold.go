@@ -60,39 +60,66 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 func Unfold(spec nic.Spec, state nic.State) (Plan, error) {
 	var out Plan
 	for _, want := range spec.PFs {
-		pf := state.PF(want.Handle)
-		if pf == nil {
+		if state.PF(want.Handle) == nil {
 			return Plan{}, fmt.Errorf("plan for %s: there is no such PF", want.Handle)
 		}
-		if err := out.unfold(want, clonePF(*pf)); err != nil {
+	}
+	for _, scope := range Scopes(spec) {
+		if err := out.unfold(scope, part(state, scope)); err != nil {
 			return Plan{}, err
 		}
 	}
 	return out, nil
 }
 
-func (p *Plan) unfold(want nic.PFSpec, pf nic.PF) error {
-	g := goalOf(want, pf)
-	limit := Limit(max(len(pf.VFs), g.count))
+// part is a copy of what of state a scope can see or change.
+func part(state nic.State, scope nic.Spec) nic.State {
+	out := nic.State{RDMA: state.RDMA, Bonds: state.Bonds}
+	for _, pf := range state.PFs {
+		if scope.PF(pf.Handle) != nil {
+			out.PFs = append(out.PFs, pf)
+		}
+	}
+	return out.Clone()
+}
+
+func (p *Plan) unfold(scope nic.Spec, state nic.State) error {
+	limit := Limit(scope, state)
 	for n := 0; ; n++ {
-		s, more := NextOf(want, pf)
+		s, more := NextOf(scope, state)
 		if !more {
 			return nil
 		}
 		if n == limit {
-			return fmt.Errorf("plan for %s: no end after %d steps, the last one: %s", want.Handle, n, s)
+			return fmt.Errorf("plan for %s: no end after %d steps, the last one: %s", Key(scope), n, s)
 		}
 		p.Steps = append(p.Steps, s)
-		p.Impacts = append(p.Impacts, s.impact(pf))
-		s.predict(&pf)
+		p.Impacts = append(p.Impacts, s.Impact(state))
+		s.predict(&state)
 	}
 }
 
-// Limit is a number of steps that no plan of one PF with so many VFs reaches:
-// five for the PF, and for each VF the driver taken twice (before the mode
-// changes and for another address), one given, two addresses, two MTUs.
-func Limit(vfs int) int { return 8 + 8*vfs }
-
-func clonePF(pf nic.PF) nic.PF {
-	return nic.State{PFs: []nic.PF{pf}}.Clone().PFs[0]
+// Limit is a number of steps that no plan of scope from state reaches. Of a PF:
+// its mode twice, VFs twice, autoprobe twice, its settings; of a VF: its driver
+// taken twice and given, two addresses, two MTUs, its settings; of an SF the like;
+// of a bond: made, removed, its ports out and in.
+func Limit(scope nic.Spec, state nic.State) int {
+	n := 16
+	for _, want := range scope.PFs {
+		vfs, sfs := 0, 0
+		if pf := state.PF(want.Handle); pf != nil {
+			vfs, sfs = len(pf.VFs), len(pf.SFs)
+		}
+		if want.VFCount != nil {
+			vfs = max(vfs, *want.VFCount)
+		}
+		if want.SFs != nil {
+			sfs += len(*want.SFs)
+		}
+		n += 16 + 2*settings + (8+settings)*(vfs+sfs)
+	}
+	return n
 }
+
+// settings is the number of settings that there are, or more.
+const settings = 24

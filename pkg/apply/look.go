@@ -1,0 +1,58 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/plan"
+)
+
+// look is how a loop sees the node: everything at first, after a step of one VF
+// only that VF, and before the end everything again. Reading all of a node with
+// 256 VFs after each of a thousand steps would cost more than the steps.
+type look struct {
+	*job
+	want nic.Spec
+	next func(nic.State) (plan.Step, bool)
+
+	state nic.State
+	whole bool      // state is all as it was read just now
+	vf    *nic.VFID // of the last step; nil when it may have changed anything
+}
+
+func (l *look) observe(ctx context.Context) (nic.State, error) {
+	if l.vf != nil && l.Refresh != nil {
+		err := l.Refresh(ctx, &l.state, *l.vf)
+		if err == nil {
+			if l.Drained {
+				free(&l.state)
+			}
+			l.whole = false
+			if _, more := l.next(l.state); more {
+				return l.state, nil
+			}
+		}
+		// What is not found, or is the end, is looked for in everything.
+	}
+	var err error
+	if l.state, err = l.job.observe(ctx); err != nil {
+		return l.state, err
+	}
+	l.whole = true
+	for _, w := range l.want.PFs {
+		if l.state.PF(w.Handle) == nil {
+			return l.state, fmt.Errorf("%s has gone: %w", w.Handle, fs.ErrNotExist)
+		}
+	}
+	return l.state, nil
+}
+
+func (l *look) do(ctx context.Context, s plan.Step) error {
+	l.vf = nil
+	if id, ok := s.VF(); ok {
+		l.vf = &id
+	}
+	return Do(ctx, l.Machine, l.state, s)
+}

@@ -1,17 +1,15 @@
 // Package devlink speaks generic netlink's devlink family
 // (Documentation/netlink/specs/devlink.yaml) where vishvananda/netlink does not:
 // a device's eswitch with inline and encap mode, ports with all that names them
-// and their port function, port function set, device info. Refusals are
-// *netlink.Error with the driver's text. Buses, flavours, modes and attributes
-// that a newer kernel adds are carried by name or number, or passed over; they
-// are never an error.
+// and their port function, subfunctions, parameters, rates, health, device info,
+// reload, and what changes of all that. Refusals are *netlink.Error with the
+// driver's text. Buses, flavours, modes and attributes that a newer kernel adds
+// are carried by name or number, or passed over; they are never an error.
 package devlink
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -23,34 +21,26 @@ import (
 // ErrNoFamily says that the kernel has no devlink, and so no device of it.
 var ErrNoFamily = fmt.Errorf("the kernel has no devlink: %w", unix.ENODEV)
 
-// Client asks one network namespace's devlink. It may be used by many
-// goroutines: reads share a socket, each write has its own, because a mode
-// change takes seconds.
-type Client struct {
-	dial func() (*netlink.Conn, error)
-	conn *netlink.Conn
-
-	mu     sync.Mutex
-	family int // 0: not known yet
-}
+// Client asks one network namespace's devlink. It may be used by many goroutines.
+type Client struct{ family *netlink.Family }
 
 // New gives a client whose sockets dial opens, each a NETLINK_GENERIC one.
 func New(dial func() (*netlink.Conn, error)) (*Client, error) {
-	conn, err := dial()
+	f, err := netlink.NewFamily(nl.GENL_DEVLINK_NAME, nl.GENL_DEVLINK_VERSION, ErrNoFamily, dial)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{dial: dial, conn: conn}, nil
+	return &Client{family: f}, nil
 }
 
 // Close ends the client.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error { return c.family.Close() }
 
 // Devices lists the instances; none where the kernel has no devlink. Beside
 // devices on a bus newer kernels list instances of a whole chip, whose bus is
 // none that sysfs knows.
 func (c *Client) Devices(ctx context.Context) ([]nic.Handle, error) {
-	out, err := c.dump(ctx, nl.DEVLINK_CMD_GET)
+	out, err := c.family.Dump(ctx, nl.DEVLINK_CMD_GET)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +55,7 @@ func (c *Client) Devices(ctx context.Context) ([]nic.Handle, error) {
 
 // Ports lists the ports of all instances; none where the kernel has no devlink.
 func (c *Client) Ports(ctx context.Context) ([]Port, error) {
-	out, err := c.dump(ctx, nl.DEVLINK_CMD_PORT_GET)
+	out, err := c.family.Dump(ctx, nl.DEVLINK_CMD_PORT_GET)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +71,7 @@ func (c *Client) Ports(ctx context.Context) ([]Port, error) {
 // Port reads one port. The kernel says ENODEV when there is no such instance or
 // port (devlink_port_get_from_attrs).
 func (c *Client) Port(h nic.Handle, index uint32) (Port, error) {
-	m, err := c.one(nl.DEVLINK_CMD_PORT_GET, h, netlink.Attr(nl.DEVLINK_ATTR_PORT_INDEX, nl.Uint32Attr(index)))
+	m, err := c.one(nl.DEVLINK_CMD_PORT_GET, h, portIndex(index))
 	if err != nil {
 		return Port{}, err
 	}
@@ -101,17 +91,38 @@ func (c *Client) Eswitch(h nic.Handle) (Eswitch, error) {
 // SetEswitchMode changes the mode, and returns when the driver has: mlx5 makes
 // or removes all representors in the call.
 func (c *Client) SetEswitchMode(h nic.Handle, mode nic.Eswitch) error {
-	n, ok := modeNumber(mode)
+	n, ok := modeNames().number(string(mode))
 	if !ok {
 		return fmt.Errorf("%q is no eswitch mode: want %s or %s", mode, nic.Legacy, nic.Switchdev)
 	}
-	return c.set(nl.DEVLINK_CMD_ESWITCH_SET, h, netlink.Attr(nl.DEVLINK_ATTR_ESWITCH_MODE, nl.Uint16Attr(n)))
+	return c.set(nl.DEVLINK_CMD_ESWITCH_SET, h, netlink.Attr(nl.DEVLINK_ATTR_ESWITCH_MODE, nl.Uint16Attr(uint16(n))))
+}
+
+// SetInlineMode changes how much of a packet's headers a VF's driver hands to the
+// hardware: none, link, network or transport. mlx5 refuses where the device needs
+// none (ConnectX-5 and later), and while rules are offloaded.
+func (c *Client) SetInlineMode(h nic.Handle, mode string) error {
+	n, ok := inlineModes().number(mode)
+	if !ok {
+		return fmt.Errorf("%q is no inline mode: want one of %q", mode, inlineModes())
+	}
+	return c.set(nl.DEVLINK_CMD_ESWITCH_SET, h, netlink.Attr(nl.DEVLINK_ATTR_ESWITCH_INLINE_MODE, nl.Uint8Attr(uint8(n))))
+}
+
+// SetEncapMode changes whether rules can encapsulate: none or basic. mlx5 refuses
+// while rules are offloaded.
+func (c *Client) SetEncapMode(h nic.Handle, mode string) error {
+	n, ok := encapModes().number(mode)
+	if !ok {
+		return fmt.Errorf("%q is no encap mode: want one of %q", mode, encapModes())
+	}
+	return c.set(nl.DEVLINK_CMD_ESWITCH_SET, h, netlink.Attr(nl.DEVLINK_ATTR_ESWITCH_ENCAP_MODE, nl.Uint8Attr(uint8(n))))
 }
 
 // SetPortFunction changes what is given of the function behind a port.
 func (c *Client) SetPortFunction(h nic.Handle, port uint32, f FunctionChange) error {
 	return c.set(nl.DEVLINK_CMD_PORT_SET, h,
-		netlink.Attr(nl.DEVLINK_ATTR_PORT_INDEX, nl.Uint32Attr(port)),
+		portIndex(port),
 		netlink.Nest(nl.DEVLINK_ATTR_PORT_FUNCTION, f.attrs()...))
 }
 
@@ -125,94 +136,29 @@ func (c *Client) Info(h nic.Handle) (Info, error) {
 	return parseInfo(m), nil
 }
 
-func (c *Client) dump(ctx context.Context, command uint8) ([][]byte, error) {
-	family, err := c.familyID()
-	if errors.Is(err, ErrNoFamily) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	out, err := c.conn.Dump(ctx, family, netlink.Genl(command, nl.GENL_DEVLINK_VERSION))
-	return payloads(out), err
+// Reload has the driver start the device anew, after which parameters of mode
+// DriverInit are in force (Documentation/networking/devlink/devlink-reload.rst).
+// mlx5 comes back in legacy mode, with new netdevs.
+func (c *Client) Reload(h nic.Handle) error {
+	return c.set(unix.DEVLINK_CMD_RELOAD, h, netlink.Attr(unix.DEVLINK_ATTR_RELOAD_ACTION, nl.Uint8Attr(unix.DEVLINK_RELOAD_ACTION_DRIVER_REINIT)))
 }
 
 func (c *Client) one(command uint8, h nic.Handle, attrs ...*nl.RtAttr) ([]byte, error) {
-	family, err := c.familyID()
-	if err != nil {
-		return nil, err
-	}
-	out, err := c.conn.Do(family, 0, request(command, h, attrs)...)
-	if err != nil {
-		return nil, err
-	}
-	if out = payloads(out); len(out) != 1 {
-		return nil, fmt.Errorf("%d answers to devlink command %d", len(out), command)
-	}
-	return out[0], nil
+	return c.family.Get(command, of(h, attrs)...)
 }
 
 func (c *Client) set(command uint8, h nic.Handle, attrs ...*nl.RtAttr) error {
-	family, err := c.familyID()
-	if err != nil {
-		return err
-	}
-	conn, err := c.dial()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = conn.Do(family, unix.NLM_F_ACK, request(command, h, attrs)...)
+	_, err := c.family.Set(command, of(h, attrs)...)
 	return err
 }
 
-// familyID asks for devlink's number until the kernel knows one.
-func (c *Client) familyID() (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.family != 0 {
-		return c.family, nil
-	}
-	out, err := c.conn.Do(unix.GENL_ID_CTRL, 0, netlink.Genl(unix.CTRL_CMD_GETFAMILY, 2),
-		netlink.Attr(unix.CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated(nl.GENL_DEVLINK_NAME)))
-	if errors.Is(err, unix.ENOENT) {
-		return 0, ErrNoFamily
-	}
-	if err != nil {
-		return 0, fmt.Errorf("look up devlink: %w", err)
-	}
-	for _, m := range payloads(out) {
-		for k, v := range netlink.Attrs(m) {
-			if n, ok := netlink.Uint(v); ok && k == unix.CTRL_ATTR_FAMILY_ID {
-				c.family = int(n)
-			}
-		}
-	}
-	if c.family == 0 {
-		return 0, ErrNoFamily
-	}
-	return c.family, nil
+// of puts a device's handle before attributes.
+func of(h nic.Handle, attrs []*nl.RtAttr) []*nl.RtAttr {
+	return append([]*nl.RtAttr{text(nl.DEVLINK_ATTR_BUS_NAME, h.Bus), text(nl.DEVLINK_ATTR_DEV_NAME, h.Name)}, attrs...)
 }
 
-func request(command uint8, h nic.Handle, attrs []*nl.RtAttr) []nl.NetlinkRequestData {
-	out := []nl.NetlinkRequestData{
-		netlink.Genl(command, nl.GENL_DEVLINK_VERSION),
-		netlink.Attr(nl.DEVLINK_ATTR_BUS_NAME, nl.ZeroTerminated(h.Bus)),
-		netlink.Attr(nl.DEVLINK_ATTR_DEV_NAME, nl.ZeroTerminated(h.Name)),
-	}
-	for _, a := range attrs {
-		out = append(out, a)
-	}
-	return out
-}
+func text(kind int, s string) *nl.RtAttr { return netlink.Attr(kind, nl.ZeroTerminated(s)) }
 
-// payloads cuts the generic netlink headers off, and drops what is none.
-func payloads(messages [][]byte) [][]byte {
-	out := messages[:0]
-	for _, m := range messages {
-		if len(m) >= netlink.GenlHeaderLen {
-			out = append(out, m[netlink.GenlHeaderLen:])
-		}
-	}
-	return out
+func portIndex(n uint32) *nl.RtAttr {
+	return netlink.Attr(nl.DEVLINK_ATTR_PORT_INDEX, nl.Uint32Attr(n))
 }

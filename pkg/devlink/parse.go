@@ -2,6 +2,7 @@ package devlink
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 
 	"github.com/vishvananda/netlink/nl"
@@ -22,6 +23,8 @@ type Info struct {
 	Driver      string
 	Serial      string
 	BoardSerial string
+	Firmware    string // running: fw.version, else fw
+	PSID        string // fixed: fw.psid, the name of the card's variant
 }
 
 // Port is one port of an instance.
@@ -95,16 +98,17 @@ func (n names) of(v []byte) string {
 	return strconv.FormatUint(i, 10)
 }
 
+// number is the other way round.
+func (n names) number(word string) (int, bool) {
+	i := slices.Index(n, word)
+	return i, i >= 0
+}
+
 func modeNames() names { return names{string(nic.Legacy), string(nic.Switchdev), "switchdev_inactive"} }
 
-func modeNumber(m nic.Eswitch) (uint16, bool) {
-	for i, n := range modeNames() {
-		if n == string(m) {
-			return uint16(i), true
-		}
-	}
-	return 0, false
-}
+func inlineModes() names { return names{"none", "link", "network", "transport"} }
+
+func encapModes() names { return names{"none", "basic"} }
 
 func flavourNames() names {
 	return names{"physical", "cpu", "dsa", "pcipf", "pcivf", "virtual", "unused", "pcisf"}
@@ -131,9 +135,9 @@ func parseEswitch(m []byte) (e Eswitch) {
 		case nl.DEVLINK_ATTR_ESWITCH_MODE:
 			e.Mode = nic.Eswitch(modeNames().of(v))
 		case nl.DEVLINK_ATTR_ESWITCH_INLINE_MODE:
-			e.Inline = names{"none", "link", "network", "transport"}.of(v)
+			e.Inline = inlineModes().of(v)
 		case nl.DEVLINK_ATTR_ESWITCH_ENCAP_MODE:
-			e.Encap = names{"none", "basic"}.of(v)
+			e.Encap = encapModes().of(v)
 		}
 	}
 	return e
@@ -148,9 +152,30 @@ func parseInfo(m []byte) (i Info) {
 			i.Serial = netlink.String(v)
 		case attrBoardSerial:
 			i.BoardSerial = netlink.String(v)
+		case nl.DEVLINK_ATTR_INFO_VERSION_FIXED:
+			if name, value := parseVersion(v); name == "fw.psid" {
+				i.PSID = value
+			}
+		case nl.DEVLINK_ATTR_INFO_VERSION_RUNNING:
+			name, value := parseVersion(v)
+			if name == "fw.version" || name == "fw" && i.Firmware == "" {
+				i.Firmware = value
+			}
 		}
 	}
 	return i
+}
+
+func parseVersion(b []byte) (name, value string) {
+	for k, v := range netlink.Attrs(b) {
+		switch k {
+		case nl.DEVLINK_ATTR_INFO_VERSION_NAME:
+			name = netlink.String(v)
+		case nl.DEVLINK_ATTR_INFO_VERSION_VALUE:
+			value = netlink.String(v)
+		}
+	}
+	return name, value
 }
 
 func parsePort(m []byte) Port {

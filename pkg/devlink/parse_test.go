@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/nic"
@@ -18,12 +19,12 @@ func message(attrs ...*nl.RtAttr) (out []byte) {
 	return out
 }
 
-func text(kind int, s string) *nl.RtAttr { return netlink.Attr(kind, nl.ZeroTerminated(s)) }
-func u8(kind int, v uint8) *nl.RtAttr    { return netlink.Attr(kind, nl.Uint8Attr(v)) }
-func u16(kind int, v uint16) *nl.RtAttr  { return netlink.Attr(kind, nl.Uint16Attr(v)) }
-func u32(kind int, v uint32) *nl.RtAttr  { return netlink.Attr(kind, nl.Uint32Attr(v)) }
-func is[T any](v T) *T                   { return &v }
-func handle(name string) []*nl.RtAttr    { return []*nl.RtAttr{text(1, "pci"), text(2, name)} }
+func u8(kind int, v uint8) *nl.RtAttr   { return netlink.Attr(kind, nl.Uint8Attr(v)) }
+func u16(kind int, v uint16) *nl.RtAttr { return netlink.Attr(kind, nl.Uint16Attr(v)) }
+func u32(kind int, v uint32) *nl.RtAttr { return netlink.Attr(kind, nl.Uint32Attr(v)) }
+func u64(kind int, v uint64) *nl.RtAttr { return netlink.Attr(kind, nl.Uint64Attr(v)) }
+func is[T any](v T) *T                  { return &v }
+func handle(name string) []*nl.RtAttr   { return []*nl.RtAttr{text(1, "pci"), text(2, name)} }
 func caps(value, selector uint32) []byte {
 	return (&nl.Uint32Bitfield{Value: value, Selector: selector}).Serialize()
 }
@@ -91,9 +92,17 @@ func TestDevice(t *testing.T) {
 			t.Errorf("%s: want (-), got (+):\n%s", name, d)
 		}
 	}
-	info := parseInfo(message(text(98, "mlx5_core"), text(99, "MT1"), text(146, "B1"), netlink.Nest(100, text(103, "fw.psid"), text(104, "x"))))
-	if want := (Info{Driver: "mlx5_core", Serial: "MT1", BoardSerial: "B1"}); info != want {
+	version := func(kind int, name, value string) *nl.RtAttr {
+		return netlink.Nest(kind, text(103, name), text(104, value))
+	}
+	info := parseInfo(message(text(98, "mlx5_core"), text(99, "MT1"), text(146, "B1"), version(100, "fw.psid", "MT_0359"),
+		version(101, "fw.version", "22.41.1000"), version(101, "fw", "22"), version(102, "fw.version", "22.99")))
+	want := Info{Driver: "mlx5_core", Serial: "MT1", BoardSerial: "B1", Firmware: "22.41.1000", PSID: "MT_0359"}
+	if info != want {
 		t.Errorf("got %+v, want %+v", info, want)
+	}
+	if got := parseInfo(message(version(101, "fw", "22"))).Firmware; got != "22" {
+		t.Errorf("firmware %q of a driver that tells fw only", got)
 	}
 	for _, in := range [][]byte{nil, message(text(1, "pci")), message(text(1, ""), text(2, "x"))} {
 		if h := parseHandle(in); !h.IsZero() {
@@ -123,6 +132,8 @@ func FuzzMessages(f *testing.F) {
 	f.Add(representor())
 	f.Add(message(u16(25, 1), u8(26, 2), u8(62, 1)))
 	f.Add(message(text(98, "mlx5_core"), text(99, "MT1")))
+	f.Add(param("max_macs", U32, value(1, netlink.Attr(86, nl.Uint32Attr(128)))))
+	f.Add(notification(unix.DEVLINK_CMD_PORT_DEL, representor()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := parsePort(b)
 		if (p.Handle.Bus == "") != (p.Handle.Name == "") {
@@ -133,5 +144,13 @@ func FuzzMessages(f *testing.F) {
 		}
 		parseEswitch(b)
 		parseInfo(b)
+		parseRate(b)
+		parseReporter(b)
+		parseEvents(b)
+		for mode, v := range parseParam(b).Values {
+			if again, err := ParseValue(v.Type, v.String()); err != nil || again != v {
+				t.Errorf("%s value %+v is written as %q and read as %+v, %v", mode, v, v, again, err)
+			}
+		}
 	})
 }

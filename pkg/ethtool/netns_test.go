@@ -2,54 +2,22 @@ package ethtool
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"sluice.dev/sluice/pkg/netlink"
+	"sluice.dev/sluice/pkg/netlink/netnstest"
 )
 
-// inNew gives a client in a new network namespace with a veth pair in it.
+// inNew gives a client in a new network namespace with a veth in it.
 func inNew(t *testing.T) (c *Client, veth int) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	home, err := os.Open(netlink.ThreadNetns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer home.Close()
-	var ns *os.File
-	err = netlink.In(int(home.Fd()), func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		ns, err = os.Open(netlink.ThreadNetns)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	route, err := netlink.DialAt(int(ns.Fd()), unix.NETLINK_ROUTE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer route.Close()
-	veth = 1000
-	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	m.Index = int32(veth)
-	if _, err := route.Do(unix.RTM_NEWLINK, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, m,
-		u32(unix.IFLA_NUM_TX_QUEUES, 4), u32(unix.IFLA_NUM_RX_QUEUES, 4),
-		netlink.Nest(unix.IFLA_LINKINFO, netlink.Attr(unix.IFLA_INFO_KIND, []byte("veth")))); err != nil {
-		t.Fatal(err)
-	}
-	c, err = New(func() (*netlink.Conn, error) { return netlink.DialAt(int(ns.Fd()), unix.NETLINK_GENERIC) })
+	ns := netnstest.New(t)
+	veth, _ = netnstest.Veth(t, ns, "a", "b")
+	c, err := New(func() (*netlink.Conn, error) { return netlink.DialAt(int(ns.Fd()), unix.NETLINK_GENERIC) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package netlink
+package netlink_test
 
 import (
 	"context"
@@ -10,53 +10,28 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"sluice.dev/sluice/pkg/netlink"
+	"sluice.dev/sluice/pkg/netlink/netnstest"
 )
 
-// inNew calls f in a new network namespace, and gives a socket there.
-func inNew(t *testing.T, f func() error) *Conn {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("entering a network namespace needs root")
-	}
-	home, err := os.Open(ThreadNetns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer home.Close()
-	var c *Conn
-	err = In(int(home.Fd()), func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		if c, err = Dial(unix.NETLINK_ROUTE); err != nil {
-			return err
-		}
-		return f()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 // setMTU changes lo, about which the kernel tells.
-func setMTU(t *testing.T, c *Conn, mtu uint32) {
+func setMTU(t *testing.T, c *netlink.Conn, mtu uint32) {
 	t.Helper()
 	m := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	m.Index = 1
-	if _, err := c.Do(unix.RTM_SETLINK, unix.NLM_F_ACK, m, Attr(unix.IFLA_MTU, nl.Uint32Attr(mtu))); err != nil {
+	if _, err := c.Do(unix.RTM_SETLINK, unix.NLM_F_ACK, m, netlink.Attr(unix.IFLA_MTU, nl.Uint32Attr(mtu))); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // mtuIn finds the MTU of lo in a datagram, 0 if it tells none.
 func mtuIn(b []byte) (mtu uint32) {
-	for kind, m := range Messages(b) {
+	for kind, m := range netlink.Messages(b) {
 		if kind != unix.RTM_NEWLINK || len(m) < unix.SizeofIfInfomsg {
 			continue
 		}
-		for kind, v := range Attrs(m[unix.SizeofIfInfomsg:]) {
+		for kind, v := range netlink.Attrs(m[unix.SizeofIfInfomsg:]) {
 			if kind == unix.IFLA_MTU {
 				mtu = binary.NativeEndian.Uint32(v)
 			}
@@ -65,15 +40,16 @@ func mtuIn(b []byte) (mtu uint32) {
 	return mtu
 }
 
-func listenToLinks(t *testing.T) (*Monitor, *Conn) {
+func listenToLinks(t *testing.T) (*netlink.Monitor, *netlink.Conn) {
 	t.Helper()
-	var m *Monitor
-	c := inNew(t, func() (err error) {
-		m, err = Listen(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
+	ns := netnstest.New(t)
+	var m *netlink.Monitor
+	netnstest.In(t, ns, func() (err error) {
+		m, err = netlink.Listen(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
 		return err
 	})
 	t.Cleanup(func() { m.Close() })
-	return m, c
+	return m, netnstest.Dial(t, ns, unix.NETLINK_ROUTE)
 }
 
 func TestMonitor(t *testing.T) {
@@ -130,7 +106,7 @@ func TestMonitorOverrun(t *testing.T) {
 		for last := uint32(0); last != 2000; {
 			b, err := m.Receive(t.Context())
 			switch {
-			case errors.Is(err, ErrOverrun):
+			case errors.Is(err, netlink.ErrOverrun):
 				overruns++
 				setMTU(t, c, 2000)
 			case err != nil:
@@ -146,7 +122,7 @@ func TestMonitorOverrun(t *testing.T) {
 }
 
 func TestListenRefused(t *testing.T) {
-	if m, err := Listen(unix.NETLINK_ROUTE, 1<<20); err == nil {
+	if m, err := netlink.Listen(unix.NETLINK_ROUTE, 1<<20); err == nil {
 		m.Close()
 		t.Error("joined a group that there is not")
 	}
@@ -157,7 +133,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add(make([]byte, 32))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n := 0
-		for _, m := range Messages(b) {
+		for _, m := range netlink.Messages(b) {
 			n += unix.SizeofNlMsghdr + len(m)
 		}
 		if n > len(b) {

@@ -16,7 +16,7 @@ import (
 
 func (l *links) Addresses(ctx context.Context, ifindex int) ([]netip.Prefix, error) {
 	const op = "list addresses"
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func parseAddress(m []byte) (ifindex int, p netip.Prefix) {
 // second, or for ever on a link without carrier.
 func (l *links) AddAddress(ctx context.Context, ifindex int, a netip.Prefix) error {
 	op := fmt.Sprintf("add address %s", a)
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 // A link that was just set up is given a moment to find its carrier.
 func (l *links) Announce(ctx context.Context, ifindex int, a netip.Addr) error {
 	op := "announce " + a.String()
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (l *links) Announce(ctx context.Context, ifindex int, a netip.Addr) error {
 	}
 	if !k.Carrier {
 		err := until(ctx, 200*time.Millisecond, func() (string, error) {
-			k, err := l.get(ctx, op, ifindex, extLean)
+			k, err := l.get(ctx, op, ifindex)
 			if err != nil || k.Carrier {
 				return "", err
 			}

@@ -2,7 +2,6 @@ package linux
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,12 +9,12 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/rtnl"
 )
 
 // links is the interfaces of one network namespace.
@@ -24,6 +23,7 @@ type links struct {
 	path     string // of ns, for messages; "" is the host's
 	sys      string // sysfs that shows this namespace; "" none
 	conn     *netlink.Conn
+	rtnl     rtnl.Conn // over conn
 	closed   atomic.Bool
 }
 
@@ -32,7 +32,7 @@ func newLinks(ns, home *netnsFile, path string, dial func(int) (*netlink.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	return &links{ns: ns, home: home, path: path, conn: conn}, nil
+	return &links{ns: ns, home: home, path: path, conn: conn, rtnl: rtnl.New(conn)}, nil
 }
 
 // Close ends the socket; a second time is fs.ErrClosed.
@@ -69,38 +69,45 @@ func (l *links) where() string {
 	return "interfaces in " + l.path
 }
 
-// The lists leave out VF statistics: with them the VFs of one PF outgrow the 64
-// KiB of a netlink attribute at about 200 (RTEXT_FILTER_SKIP_STATS, Linux 4.6).
-const (
-	extVF   = 1 << 0 // RTEXT_FILTER_VF
-	extLean = 1 << 3 // RTEXT_FILTER_SKIP_STATS
-)
-
 func (l *links) Links(ctx context.Context) ([]host.Link, error) {
 	const op = "list"
 	if err := l.begin(ctx, op, l.where()); err != nil {
 		return nil, err
 	}
-	messages, err := l.conn.Dump(ctx, unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
-		netlink.Attr(unix.IFLA_EXT_MASK, nl.Uint32Attr(extVF|extLean)))
+	list, err := l.rtnl.List(ctx)
 	if err != nil {
 		return nil, fail(op, l.where(), err)
 	}
-	out := make([]host.Link, 0, len(messages))
-	parents := false
-	for _, m := range messages {
-		if k, parent, ok := parseLink(m); ok {
-			parents = parents || parent
-			out = append(out, k)
-		}
-	}
-	if !parents {
-		for i := range out {
-			out[i].Parent = l.parentBySysfs(out[i].Name)
-		}
+	told := slices.ContainsFunc(list, func(k rtnl.Link) bool { return k.Parent != "" })
+	out := make([]host.Link, len(list))
+	for i, k := range list {
+		out[i] = l.link(k, told)
 	}
 	slices.SortFunc(out, func(a, b host.Link) int { return a.Ifindex - b.Ifindex })
 	return out, nil
+}
+
+// link translates; told says that the kernel tells parents.
+func (l *links) link(k rtnl.Link, told bool) host.Link {
+	out := host.Link{
+		Netdev: nic.Netdev{
+			Name: k.Name, Ifindex: k.Ifindex, MAC: k.MAC, MTU: k.MTU, Up: k.Up, Carrier: k.Carrier,
+		},
+		PortName: k.PortName, SwitchID: k.SwitchID, Kind: k.Kind, Master: k.Master, AltNames: k.AltNames,
+	}
+	switch {
+	case k.ParentBus == "pci":
+		out.Parent = k.Parent
+	case !told:
+		out.Parent = l.parentBySysfs(k.Name)
+	}
+	if len(k.VFs) > 0 {
+		out.VFMACs = make(map[int]nic.MAC, len(k.VFs))
+		for _, v := range k.VFs {
+			out.VFMACs[v.Index] = v.MAC
+		}
+	}
+	return out
 }
 
 // parentBySysfs is for kernels that do not tell the parent (IFLA_PARENT_DEV_NAME,
@@ -120,111 +127,22 @@ func (l *links) parentBySysfs(name string) string {
 }
 
 func (l *links) Link(ctx context.Context, ifindex int) (host.Link, error) {
-	return l.get(ctx, "read", ifindex, extLean)
+	return l.get(ctx, "read", ifindex)
 }
 
-// get reads one interface for op. Message IDs of single interfaces are strict:
-// ENODEV is the only answer to an ifindex that is not there.
-func (l *links) get(ctx context.Context, op string, ifindex int, mask uint32) (host.Link, error) {
+// get reads one interface for op.
+func (l *links) get(ctx context.Context, op string, ifindex int) (host.Link, error) {
+	return l.read(ctx, op, ifindex, l.rtnl.Get)
+}
+
+func (l *links) read(ctx context.Context, op string, ifindex int, how func(int) (rtnl.Link, error)) (host.Link, error) {
 	object := l.name("", ifindex)
 	if err := l.begin(ctx, op, object); err != nil {
 		return host.Link{}, err
 	}
-	if ifindex <= 0 {
-		return host.Link{}, fail(op, object, unix.ENODEV)
-	}
-	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	header.Index = int32(ifindex)
-	out, err := l.conn.Do(unix.RTM_GETLINK, 0, header, netlink.Attr(unix.IFLA_EXT_MASK, nl.Uint32Attr(mask)))
+	k, err := how(ifindex)
 	if err != nil {
 		return host.Link{}, fail(op, object, err)
 	}
-	for _, m := range out {
-		if k, parent, ok := parseLink(m); ok {
-			if !parent {
-				k.Parent = l.parentBySysfs(k.Name)
-			}
-			return k, nil
-		}
-	}
-	return host.Link{}, fail(op, object, unix.ENODEV)
-}
-
-// parseLink reads an RTM_NEWLINK message; parent says that it names one, on
-// whatever bus.
-func parseLink(m []byte) (k host.Link, parent, ok bool) {
-	if len(m) < unix.SizeofIfInfomsg {
-		return k, false, false
-	}
-	// struct ifinfomsg: family, pad, type (2), index (4), flags (4), change (4)
-	k.Ifindex = int(int32(binary.NativeEndian.Uint32(m[4:])))
-	k.Up = binary.NativeEndian.Uint32(m[8:])&unix.IFF_UP != 0
-	var bus, device string
-	for kind, v := range netlink.Attrs(m[unix.SizeofIfInfomsg:]) {
-		n, number := netlink.Uint(v)
-		switch kind {
-		case unix.IFLA_IFNAME:
-			k.Name = netlink.String(v)
-		case unix.IFLA_ADDRESS:
-			if len(v) == len(k.MAC) {
-				k.MAC = nic.MAC(v)
-			}
-		case unix.IFLA_MTU:
-			if number {
-				k.MTU = int(n)
-			}
-		case unix.IFLA_CARRIER:
-			k.Carrier = number && n != 0
-		case unix.IFLA_MASTER:
-			if number {
-				k.Master = int(n)
-			}
-		case unix.IFLA_PHYS_PORT_NAME:
-			k.PortName = netlink.String(v)
-		case unix.IFLA_PHYS_SWITCH_ID:
-			k.SwitchID = nic.SwitchIDOf(v)
-		case unix.IFLA_PARENT_DEV_NAME:
-			device = netlink.String(v)
-		case unix.IFLA_PARENT_DEV_BUS_NAME:
-			bus = netlink.String(v)
-		case unix.IFLA_LINKINFO:
-			for kind, v := range netlink.Attrs(v) {
-				if kind == unix.IFLA_INFO_KIND {
-					k.Kind = netlink.String(v)
-				}
-			}
-		case unix.IFLA_PROP_LIST:
-			for kind, v := range netlink.Attrs(v) {
-				if kind == unix.IFLA_ALT_IFNAME {
-					k.AltNames = append(k.AltNames, netlink.String(v))
-				}
-			}
-		case unix.IFLA_VFINFO_LIST:
-			k.VFMACs = parseVFs(v)
-		}
-	}
-	if bus == "pci" {
-		k.Parent = device
-	}
-	return k, device != "", k.Ifindex > 0 && k.Name != ""
-}
-
-// parseVFs reads the addresses of a PF's VFs, each a struct ifla_vf_mac: the
-// index, and 32 bytes that begin with the address.
-func parseVFs(list []byte) map[int]nic.MAC {
-	var out map[int]nic.MAC
-	for kind, v := range netlink.Attrs(list) {
-		if kind != nl.IFLA_VF_INFO {
-			continue
-		}
-		for kind, v := range netlink.Attrs(v) {
-			if kind == nl.IFLA_VF_MAC && len(v) >= 4+len(nic.MAC{}) {
-				if out == nil {
-					out = map[int]nic.MAC{}
-				}
-				out[int(int32(binary.NativeEndian.Uint32(v)))] = nic.MAC(v[4:])
-			}
-		}
-	}
-	return out
+	return l.link(k, k.Parent != ""), nil
 }

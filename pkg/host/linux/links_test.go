@@ -2,7 +2,6 @@ package linux
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,13 +21,14 @@ import (
 
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
+	"sluice.dev/sluice/pkg/netlink/netnstest"
 	"sluice.dev/sluice/pkg/nic"
 )
 
 // inNew gives a machine in a new namespace.
 func inNew(t testing.TB) (*Machine, software) {
 	t.Helper()
-	s := software{home: newNetns(t), made: map[string]*os.File{}}
+	s := software{home: netnstest.New(t), made: map[string]*os.File{}}
 	return openIn(t, s.home, Options{Sys: t.TempDir(), Run: t.TempDir()}), s
 }
 
@@ -321,63 +321,6 @@ func TestThreadsStayAtHome(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// message makes what the kernel sends of an interface.
-func message(attrs ...*nl.RtAttr) []byte {
-	b := make([]byte, unix.SizeofIfInfomsg)
-	binary.NativeEndian.PutUint32(b[4:], 7)
-	binary.NativeEndian.PutUint32(b[8:], unix.IFF_UP)
-	for _, a := range attrs {
-		b = append(b, a.Serialize()...)
-	}
-	return b
-}
-
-func name(s string) *nl.RtAttr { return netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(s)) }
-
-func uplink() []byte {
-	vf := func(i uint32, mac nic.MAC) *nl.RtAttr {
-		b := append(nl.Uint32Attr(i), mac[:]...)
-		return netlink.Nest(nl.IFLA_VF_INFO, netlink.Attr(nl.IFLA_VF_MAC, append(b, make([]byte, 26)...)))
-	}
-	return message(name("eth0"), netlink.Attr(unix.IFLA_ADDRESS, []byte{2, 0, 0, 0, 0, 1}), netlink.Attr(unix.IFLA_MTU, nl.Uint32Attr(1500)),
-		netlink.Attr(unix.IFLA_CARRIER, []byte{1}), netlink.Attr(unix.IFLA_PHYS_PORT_NAME, nl.ZeroTerminated("p0")),
-		netlink.Attr(unix.IFLA_PHYS_SWITCH_ID, []byte{0xab, 0xcd}), netlink.Attr(unix.IFLA_MASTER, nl.Uint32Attr(3)),
-		netlink.Attr(unix.IFLA_PARENT_DEV_NAME, nl.ZeroTerminated("0000:03:00.0")), netlink.Attr(unix.IFLA_PARENT_DEV_BUS_NAME, nl.ZeroTerminated("pci")),
-		netlink.Nest(unix.IFLA_PROP_LIST, netlink.Attr(unix.IFLA_ALT_IFNAME, nl.ZeroTerminated("enp3s0f0np0"))),
-		netlink.Nest(unix.IFLA_LINKINFO, netlink.Attr(unix.IFLA_INFO_KIND, nl.ZeroTerminated("veth"))),
-		netlink.Nest(unix.IFLA_VFINFO_LIST, vf(0, nic.MAC{}), vf(1, nic.MAC{2, 9})), netlink.Attr(4000, []byte{1}))
-}
-
-func TestParseLink(t *testing.T) {
-	k, parent, ok := parseLink(uplink())
-	want := host.Link{
-		Netdev: nic.Netdev{Name: "eth0", Ifindex: 7, MAC: nic.MAC{2, 0, 0, 0, 0, 1}, MTU: 1500, Up: true, Carrier: true},
-		Parent: "0000:03:00.0", PortName: "p0", SwitchID: "abcd", Kind: "veth", Master: 3, AltNames: []string{"enp3s0f0np0"},
-		VFMACs: map[int]nic.MAC{0: {}, 1: {2, 9}},
-	}
-	if d := cmp.Diff(want, k); d != "" || !parent || !ok {
-		t.Errorf("%v, %v, want (-), got (+):\n%s", parent, ok, d)
-	}
-	// InfiniBand's addresses have 20 bytes, and parents may be on other buses.
-	k, parent, ok = parseLink(message(name("ib0"), netlink.Attr(unix.IFLA_ADDRESS, make([]byte, 20)),
-		netlink.Attr(unix.IFLA_PARENT_DEV_NAME, nl.ZeroTerminated("mlx5_core.sf.2")), netlink.Attr(unix.IFLA_PARENT_DEV_BUS_NAME, nl.ZeroTerminated("auxiliary"))))
-	if !ok || !parent || k.Parent != "" || !k.MAC.IsZero() {
-		t.Errorf("got %+v", k)
-	}
-	if _, _, ok := parseLink(message()); ok {
-		t.Error("an interface without a name")
-	}
-}
-
-func FuzzLink(f *testing.F) {
-	f.Add(uplink())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if k, _, ok := parseLink(b); ok && (k.Name == "" || k.Ifindex <= 0) {
-			t.Errorf("%+v", k)
-		}
-	})
 }
 
 func FuzzAddress(f *testing.F) {

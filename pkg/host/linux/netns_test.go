@@ -12,34 +12,8 @@ import (
 
 	"sluice.dev/sluice/pkg/host/hosttest"
 	"sluice.dev/sluice/pkg/netlink"
+	"sluice.dev/sluice/pkg/netlink/netnstest"
 )
-
-// newNetns makes a network namespace. Its path, a descriptor of this process, is
-// there until close.
-func newNetns(t testing.TB) *os.File {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	home, err := os.Open(netlink.ThreadNetns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer home.Close()
-	var ns *os.File
-	err = netlink.In(int(home.Fd()), func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		ns, err = os.Open(netlink.ThreadNetns)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("make a network namespace: %v", err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
-}
 
 func nsHandle(ns *os.File) netns.NsHandle { return netns.NsHandle(ns.Fd()) }
 
@@ -72,7 +46,7 @@ type software struct {
 }
 
 func (s software) addNetns(t *testing.T) string {
-	ns := newNetns(t)
+	ns := netnstest.New(t)
 	s.made[pathOf(ns)] = ns
 	return pathOf(ns)
 }
@@ -154,9 +128,9 @@ func notNetns(t *testing.T) string {
 // The contract, as far as any kernel goes: no card, only namespaces and veth
 // pairs. The machine's own namespace is a new one for each rule.
 func TestContractInNamespaces(t *testing.T) {
-	newNetns(t) // or skip once, not for each rule
+	netnstest.New(t) // or skip once, not for each rule
 	hosttest.Run(t, func(t *testing.T) hosttest.Fixture {
-		s := software{home: newNetns(t), made: map[string]*os.File{}}
+		s := software{home: netnstest.New(t), made: map[string]*os.File{}}
 		m := openIn(t, s.home, Options{Sys: t.TempDir(), Run: t.TempDir()})
 		const noCard = "a namespace has no PCI functions"
 		const noFault = "this kernel injects no faults"

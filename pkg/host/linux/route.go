@@ -17,7 +17,7 @@ import (
 
 func (l *links) Routes(ctx context.Context, ifindex int) ([]host.Route, error) {
 	const op = "list routes"
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (l *links) AddRoute(ctx context.Context, ifindex int, r host.Route) error {
 	if r.Gateway.IsValid() {
 		op += " via " + r.Gateway.String()
 	}
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil {
 		return err
 	}

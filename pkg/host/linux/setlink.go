@@ -14,43 +14,28 @@ import (
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/rtnl"
 )
-
-// set changes attributes of one interface.
-func (l *links) set(ifindex int, attrs ...*nl.RtAttr) error {
-	return l.request(unix.RTM_SETLINK, 0, ifindex, attrs...)
-}
-
-func (l *links) request(kind, flags, ifindex int, attrs ...*nl.RtAttr) error {
-	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	header.Index = int32(ifindex)
-	data := []nl.NetlinkRequestData{header}
-	for _, a := range attrs {
-		data = append(data, a)
-	}
-	_, err := l.conn.Do(kind, unix.NLM_F_ACK|flags, data...)
-	return err
-}
 
 func (l *links) SetMTU(ctx context.Context, ifindex, mtu int) error {
 	op := fmt.Sprintf("set MTU %d", mtu)
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil || k.MTU == mtu {
 		return err
 	}
 	if mtu < 0 {
 		return fail(op, l.name(k.Name, ifindex), unix.EINVAL)
 	}
-	return fail(op, l.name(k.Name, ifindex), l.set(ifindex, netlink.Attr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))))
+	return fail(op, l.name(k.Name, ifindex), l.rtnl.Set(ifindex, netlink.Attr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))))
 }
 
 func (l *links) SetMAC(ctx context.Context, ifindex int, mac nic.MAC) error {
 	op := "set MAC " + mac.String()
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil || k.MAC == mac {
 		return err
 	}
-	return fail(op, l.name(k.Name, ifindex), l.set(ifindex, netlink.Attr(unix.IFLA_ADDRESS, mac[:])))
+	return fail(op, l.name(k.Name, ifindex), l.rtnl.Set(ifindex, netlink.Attr(unix.IFLA_ADDRESS, mac[:])))
 }
 
 func (l *links) SetUp(ctx context.Context, ifindex int, up bool) error {
@@ -58,22 +43,11 @@ func (l *links) SetUp(ctx context.Context, ifindex int, up bool) error {
 	if up {
 		op = "set up"
 	}
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil || k.Up == up {
 		return err
 	}
-	return fail(op, l.name(k.Name, ifindex), l.setUp(ifindex, up))
-}
-
-func (l *links) setUp(ifindex int, up bool) error {
-	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	header.Index = int32(ifindex)
-	header.Change = unix.IFF_UP
-	if up {
-		header.Flags = unix.IFF_UP
-	}
-	_, err := l.conn.Do(unix.RTM_SETLINK, unix.NLM_F_ACK, header)
-	return err
+	return fail(op, l.name(k.Name, ifindex), l.rtnl.SetUp(ifindex, up))
 }
 
 // SetName drops an alternative name of the interface itself that is the wanted
@@ -82,7 +56,7 @@ func (l *links) setUp(ifindex int, up bool) error {
 // makes it happen at each second use of a VF.
 func (l *links) SetName(ctx context.Context, ifindex int, name string) error {
 	op := fmt.Sprintf("set name %q", name)
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil || k.Name == name {
 		return err
 	}
@@ -94,13 +68,13 @@ func (l *links) SetName(ctx context.Context, ifindex int, name string) error {
 	alt := netlink.Nest(unix.IFLA_PROP_LIST, netlink.Attr(unix.IFLA_ALT_IFNAME, nl.ZeroTerminated(name)))
 	own := slices.Contains(k.AltNames, name)
 	if own {
-		if err := l.request(unix.RTM_DELLINKPROP, 0, ifindex, alt); err != nil {
+		if err := l.rtnl.Do(unix.RTM_DELLINKPROP, 0, ifindex, alt); err != nil {
 			return fail(op, object, err)
 		}
 	}
 	err = l.rename(ifindex, name, k.Up)
 	if err != nil && own {
-		err = errors.Join(err, l.request(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_APPEND, ifindex, alt))
+		err = errors.Join(err, l.rtnl.Do(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_APPEND, ifindex, alt))
 	}
 	return fail(op, object, err)
 }
@@ -109,15 +83,15 @@ func (l *links) SetName(ctx context.Context, ifindex int, name string) error {
 // Linux 6.2).
 func (l *links) rename(ifindex int, name string, up bool) error {
 	attr := netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(name))
-	err := l.set(ifindex, attr)
+	err := l.rtnl.Set(ifindex, attr)
 	if !up || !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	if err := l.setUp(ifindex, false); err != nil {
+	if err := l.rtnl.SetUp(ifindex, false); err != nil {
 		return err
 	}
-	err = l.set(ifindex, attr)
-	if e := l.setUp(ifindex, true); err == nil {
+	err = l.rtnl.Set(ifindex, attr)
+	if e := l.rtnl.SetUp(ifindex, true); err == nil {
 		err = e
 	}
 	return err
@@ -134,7 +108,7 @@ func validName(name string) bool {
 
 func (l *links) SetVFMAC(ctx context.Context, pfIfindex, vf int, mac nic.MAC) error {
 	op := fmt.Sprintf("set MAC %s of VF %d", mac, vf)
-	k, err := l.get(ctx, op, pfIfindex, extVF|extLean)
+	k, err := l.read(ctx, op, pfIfindex, l.rtnl.GetWithVFs)
 	if err != nil {
 		return err
 	}
@@ -146,11 +120,7 @@ func (l *links) SetVFMAC(ctx context.Context, pfIfindex, vf int, mac nic.MAC) er
 	if !ok && k.VFMACs != nil {
 		return refuse(op, object, 0, fmt.Errorf("it has %d VFs: %w", len(k.VFMACs), fs.ErrNotExist))
 	}
-	// struct ifla_vf_mac
-	b := append(nl.Uint32Attr(uint32(vf)), mac[:]...)
-	b = append(b, make([]byte, 32-len(mac))...)
-	return fail(op, object, l.set(pfIfindex,
-		netlink.Nest(unix.IFLA_VFINFO_LIST, netlink.Nest(nl.IFLA_VF_INFO, netlink.Attr(nl.IFLA_VF_MAC, b)))))
+	return fail(op, object, l.rtnl.SetVF(pfIfindex, vf, rtnl.VFChange{MAC: &mac}))
 }
 
 func (l *links) Move(ctx context.Context, ifindex int, path string) error {
@@ -158,7 +128,7 @@ func (l *links) Move(ctx context.Context, ifindex int, path string) error {
 	if path == "" {
 		op = "move to the host"
 	}
-	k, err := l.get(ctx, op, ifindex, extLean)
+	k, err := l.get(ctx, op, ifindex)
 	if err != nil {
 		return err
 	}
@@ -177,7 +147,7 @@ func (l *links) Move(ctx context.Context, ifindex int, path string) error {
 	if to.id == l.ns.id {
 		return nil
 	}
-	err = l.set(ifindex, netlink.Attr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))))
+	err = l.rtnl.Set(ifindex, netlink.Attr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))))
 	// The file is a namespace's, so EINVAL says that the device may not leave its
 	// own (__dev_change_net_namespace: netns_immutable).
 	var refused *netlink.Error

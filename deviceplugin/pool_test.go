@@ -108,6 +108,7 @@ func TestResolveRefuses(t *testing.T) {
 		"a VF":           {[]Text{{Name: "a", PFs: []string{node.vf(0, 1).Address}}}, []string{"is a VF", "pci/0000:03:00.0"}},
 		"empty range":    {[]Text{{Name: "a", PFs: []string{"0000:03:00.0#"}}}, []string{`"0000:03:00.0#"`, "0-3,7"}},
 		"bad range":      {[]Text{{Name: "a", PFs: []string{"0000:03:00.0#3-1"}}}, []string{`"3-1"`}},
+		"upper case":     {[]Text{{Name: "a", PFs: []string{"0000:AF:00.0#0-3", "pci/0000:AF:00.1"}}}, []string{"pools[0].pfs[0]", `want "0000:af:00.0"`, "pools[0].pfs[1]", `want "pci/0000:af:00.1"`}},
 		"nothing":        {[]Text{{Name: "a", PFs: []string{""}}}, []string{"pools[0].pfs[0]", `""`}},
 		"all at once":    {[]Text{{Name: "a", PFs: []string{"x"}}, {Name: "b", PFs: []string{"0000:03:00.0", "y"}}}, []string{"pools[0].pfs[0]", "pools[1].pfs[1]"}},
 		"overlap":        {[]Text{{Name: "a", PFs: []string{"0000:03:00.0#0-3"}}, {Name: "b", PFs: []string{"pci/0000:03:00.0#2-5"}}}, []string{"sluice.dev/a and sluice.dev/b", "VF 2-3"}},
@@ -121,6 +122,94 @@ func TestResolveRefuses(t *testing.T) {
 			if !strings.Contains(err.Error(), w) {
 				t.Errorf("%s: %q does not say %q", name, err, w)
 			}
+		}
+	}
+}
+
+// A bond in a pool is the VFs of all its ports: of one that is wanted, of one that
+// somebody else has made, and if both, of the one that is wanted.
+func TestResolveBond(t *testing.T) {
+	node := card(8)
+	p0, p1 := nic.PCI("0000:03:00.0"), nic.PCI("0000:03:00.1")
+	node.State.Bonds = []nic.Bond{
+		{Netdev: nic.Netdev{Name: "bond0", Ifindex: 9}, Members: []nic.Handle{p0}},
+		{Netdev: nic.Netdev{Name: "bond1", Ifindex: 10}, Members: []nic.Handle{p0, p1}},
+		{Netdev: nic.Netdev{Name: "bond2", Ifindex: 11}, Others: []string{"eth7"}},
+	}
+	wanted := nic.Spec{
+		PFs:   []nic.PFSpec{{Handle: p0, Eswitch: nic.Switchdev}, {Handle: p1, Eswitch: nic.Switchdev}},
+		Bonds: []nic.BondSpec{{Name: "bond0", Members: []nic.Handle{p0, p1}}},
+	}
+	for name, c := range map[string]struct {
+		text   string
+		wanted nic.Spec
+		want   []string
+	}{
+		"wanted":     {"bond0#0-3", wanted, []string{"pci/0000:03:00.0#0-3 switchdev", "pci/0000:03:00.1#0-3 switchdev"}},
+		"as it is":   {"bond0#0-3", nic.Spec{}, []string{"pci/0000:03:00.0#0-3 "}},
+		"all of all": {"bond1", nic.Spec{}, []string{"pci/0000:03:00.0 ", "pci/0000:03:00.1 "}},
+	} {
+		pools, err := Resolve([]Text{{Name: "a", PFs: []string{c.text}}}, node.State, c.wanted)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, s := range pools[0].Select {
+			got = append(got, s.String()+" "+string(s.Eswitch))
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	pools, err := Resolve([]Text{{Name: "a", PFs: []string{"bond0#0-3"}}}, node.State, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.State.PFs[0].Eswitch, node.State.PFs[1].Eswitch = nic.Switchdev, nic.Switchdev
+	if devices, problems := List(pools[0], node); len(devices) != 8 || len(problems) > 0 {
+		t.Errorf("%v, %v: want four VFs of each port", devices, problems)
+	}
+	for text, want := range map[string]string{
+		"bond2": "bond0, bond1", // no PF is in it
+		"bond":  "bond0, bond1",
+	} {
+		if _, err := ParseSelectors(text, node.State, wanted); err == nil || !strings.HasSuffix(err.Error(), "or the name of a bond: "+want) {
+			t.Errorf("%s: %v: want an error that lists %s", text, err, want)
+		}
+	}
+	_, err = Resolve([]Text{{Name: "a", PFs: []string{"bond0#0-3"}}, {Name: "b", PFs: []string{"0000:03:00.1#2"}}}, node.State, wanted)
+	if err == nil || !strings.Contains(err.Error(), "both want VF 2 of pci/0000:03:00.1") {
+		t.Errorf("%v: want the overlap of a bond and a port of it", err)
+	}
+}
+
+// A pool has the VFs of the PF that it names and of no other: not of one whose
+// name begins or ends alike, and not of one that has no name.
+func TestB07PoolOfOnePF(t *testing.T) {
+	node := card(8)
+	node.State.PFs[0].Uplink = nic.Netdev{Name: "ens1f1", Ifindex: 5}
+	node.State.PFs[1].Uplink = nic.Netdev{Name: "ens1f10", Ifindex: 6}
+	bare := node.State.PFs[0].Clone()
+	bare.Handle, bare.Uplink = nic.PCI("0000:81:00.0"), nic.Netdev{} // a user-space driver has it
+	node.State.PFs = append(node.State.PFs, bare)
+	for text, want := range map[string][]string{
+		"ens1f1":      {"pci/0000:03:00.0"},
+		"ens1f1#0-3":  {"pci/0000:03:00.0#0-3"},
+		"ens1f10":     {"pci/0000:03:00.1"},
+		"ens1f10#0-3": {"pci/0000:03:00.1#0-3"},
+		"ens1f":       nil,
+		"ens1f0":      nil,
+		"":            nil,
+		"#0-3":        nil,
+	} {
+		picks, err := ParseSelectors(text, node.State, nic.Spec{})
+		var got []string
+		for _, s := range picks {
+			got = append(got, s.String())
+		}
+		if d := cmp.Diff(want, got); d != "" || (err != nil) != (want == nil) {
+			t.Errorf("%q: %v: %s", text, err, d)
 		}
 	}
 }
@@ -149,11 +238,11 @@ func FuzzResolve(f *testing.F) {
 		seen := map[string]bool{}
 		for _, p := range pools {
 			for _, s := range p.Select {
-				again, err := ParseSelector(s.String(), node.State)
+				again, err := ParseSelectors(s.String(), node.State, nic.Spec{})
 				if err != nil {
 					t.Fatalf("%q is refused: %v", s, err)
 				}
-				if d := cmp.Diff(s, again); d != "" {
+				if d := cmp.Diff([]Selector{s}, again); d != "" {
 					t.Fatal(d)
 				}
 			}

@@ -3,6 +3,7 @@ package deviceplugin
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sluice.dev/sluice/pkg/nic"
@@ -13,7 +14,7 @@ import (
 type Text struct {
 	Prefix string
 	Name   string
-	PFs    []string // each PF or PF#RANGES, see ParseSelector
+	PFs    []string // each PF or PF#RANGES, or BOND or BOND#RANGES, see ParseSelectors
 	Driver string
 	RDMA   bool
 }
@@ -27,15 +28,17 @@ func Resolve(texts []Text, state nic.State, wanted nic.Spec) ([]Pool, error) {
 	for i, text := range texts {
 		p := Pool{Prefix: text.Prefix, Name: text.Name, Driver: nic.Driver(text.Driver), RDMA: text.RDMA}
 		for j, selector := range text.PFs {
-			s, err := ParseSelector(selector, state)
+			picks, err := ParseSelectors(selector, state, wanted)
 			if err != nil {
 				problems = append(problems, fmt.Errorf("pools[%d].pfs[%d]: %w", i, j, err))
 				continue
 			}
-			if pf := wanted.PF(s.PF); pf != nil {
-				s.Eswitch = pf.Eswitch
+			for _, s := range picks {
+				if pf := wanted.PF(s.PF); pf != nil {
+					s.Eswitch = pf.Eswitch
+				}
+				p.Select = append(p.Select, s)
 			}
-			p.Select = append(p.Select, s)
 		}
 		pools = append(pools, p)
 	}
@@ -50,31 +53,66 @@ func Resolve(texts []Text, state nic.State, wanted nic.Spec) ([]Pool, error) {
 	return pools, nil
 }
 
-// ParseSelector reads PF or PF#RANGES, for example 0000:03:00.0#0-3,7, where PF
-// is a PCI address, a devlink handle or the name of an uplink netdev.
+// ParseSelectors reads PF or PF#RANGES, for example 0000:03:00.0#0-3,7, where PF
+// is a PCI address, a devlink handle or the name of an uplink netdev. The name of
+// a bond, wanted or there, stands for each of its PFs, and the ranges are of each:
+// under a bond the ports are one switch, so their VFs are alike.
 //
 // An address or handle that no PF has is kept, and matches nothing until the PF
 // is there (List reports it). A netdev name must be known now, since it is no
 // identity that could be kept.
-func ParseSelector(text string, state nic.State) (Selector, error) {
+func ParseSelectors(text string, state nic.State, wanted nic.Spec) ([]Selector, error) {
 	name, ranges, some := strings.Cut(text, "#")
 	if some && ranges == "" {
-		return Selector{}, fmt.Errorf("%q names no VF after the #: want PF#RANGES, for example 0000:03:00.0#0-3,7, or the PF alone for all", text)
+		return nil, fmt.Errorf("%q names no VF after the #: want PF#RANGES, for example 0000:03:00.0#0-3,7, or the PF alone for all", text)
 	}
 	vfs, err := nic.ParseRanges(ranges)
 	if err != nil {
-		return Selector{}, err
+		return nil, err
 	}
 	pf, err := policy.FindPF(state, name)
-	if err == nil {
-		return Selector{PF: pf.Handle, VFs: vfs}, nil
+	var none *policy.NoPFError
+	switch {
+	case err == nil:
+		return []Selector{{PF: pf.Handle, VFs: vfs}}, nil
+	case !errors.As(err, &none):
+		return nil, err
+	case !none.Handle.IsZero():
+		return []Selector{{PF: none.Handle, VFs: vfs}}, nil
 	}
-	h, noHandle := nic.ParseHandle(name)
-	if noHandle != nil {
-		return Selector{}, err
+	members, bonds := bondMembers(name, state, wanted)
+	if members == nil && len(bonds) > 0 {
+		return nil, fmt.Errorf("%w; or the name of a bond: %s", err, strings.Join(bonds, ", "))
 	}
-	if _, vf := state.VFAt(h.Name); vf != nil {
-		return Selector{}, err
+	if members == nil {
+		return nil, err
 	}
-	return Selector{PF: h, VFs: vfs}, nil
+	var out []Selector
+	for _, h := range members {
+		out = append(out, Selector{PF: h, VFs: slices.Clone(vfs)})
+	}
+	return out, nil
+}
+
+// bondMembers returns the PFs of the bond of that name: as it is wanted, else as
+// it is; nil if there is none with PFs. bonds is the names that there are.
+func bondMembers(name string, state nic.State, wanted nic.Spec) (members []nic.Handle, bonds []string) {
+	for _, b := range wanted.Bonds {
+		bonds = append(bonds, b.Name)
+		if b.Name == name {
+			return b.Members, nil
+		}
+	}
+	for _, b := range state.Bonds {
+		if len(b.Members) == 0 {
+			continue
+		}
+		if !slices.Contains(bonds, b.Name) {
+			bonds = append(bonds, b.Name)
+		}
+		if b.Name == name {
+			return b.Members, nil
+		}
+	}
+	return nil, bonds
 }

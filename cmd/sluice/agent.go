@@ -14,6 +14,7 @@ import (
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/plan"
+	"sluice.dev/sluice/pkg/policy"
 )
 
 // agent is what runs on a node: it brings the node to what FILE wants, finishing
@@ -59,7 +60,7 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pools, err := deviceplugin.Resolve(poolTexts(doc), state, spec)
+	pools, err := deviceplugin.Resolve(poolTexts(doc, state), state, spec)
 	if err != nil {
 		return fmt.Errorf("%s: spec.%w", a.file, err)
 	}
@@ -116,10 +117,10 @@ func (a *agent) progress(e apply.Event) {
 	}
 }
 
-func poolTexts(doc *v1alpha1.NodeNIC) []deviceplugin.Text {
+func poolTexts(doc *v1alpha1.NodeNIC, state nic.State) []deviceplugin.Text {
 	var out []deviceplugin.Text
 	for _, p := range doc.Spec.Pools {
-		out = append(out, deviceplugin.Text{Prefix: p.Prefix, Name: p.Name, PFs: p.PFs, Driver: p.Driver, RDMA: p.RDMA})
+		out = append(out, deviceplugin.Text{Prefix: p.Prefix, Name: p.Name, PFs: policy.PoolPFs(p, state), Driver: p.Driver, RDMA: p.RDMA})
 	}
 	return out
 }

@@ -149,7 +149,7 @@ func wanted(path string, state nic.State) (*v1alpha1.NodeNIC, nic.Spec, error) {
 	}
 	// A document that is wrong somewhere is refused before anything is touched,
 	// also by who does not offer its pools.
-	if _, err := deviceplugin.Resolve(poolTexts(doc), state, spec); err != nil {
+	if _, err := deviceplugin.Resolve(poolTexts(doc, state), state, spec); err != nil {
 		return nil, nic.Spec{}, fmt.Errorf("%s: spec.%w", path, err)
 	}
 	return doc, spec, nil

@@ -5,11 +5,9 @@ package policy
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v2"
@@ -21,7 +19,8 @@ import (
 
 // Decode reads one NodeNIC document in YAML or JSON. An unknown field, a field
 // given twice, a value of another type, a wrong kind or version is an error that
-// gives the path, and so is a second document: it would be passed over.
+// gives the path, and so is a second document: it would be passed over. What does
+// not fit the types comes all at once.
 func Decode(raw []byte) (*v1alpha1.NodeNIC, error) {
 	if strings.TrimSpace(string(raw)) == "" {
 		return nil, errors.New("the document is empty: want a NodeNIC (apiVersion sluice.dev/v1alpha1)")
@@ -34,12 +33,12 @@ func Decode(raw []byte) (*v1alpha1.NodeNIC, error) {
 		return nil, err
 	}
 	var doc v1alpha1.NodeNIC
-	strict, err := kjson.UnmarshalStrict(asJSON, &doc)
-	if err != nil {
-		return nil, typeError(err)
+	if err := misshapen(asJSON, doc); err != nil {
+		return nil, err
 	}
-	if len(strict) > 0 {
-		return nil, errors.Join(strict...)
+	strict, err := kjson.UnmarshalStrict(asJSON, &doc)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return nil, err
 	}
 	if doc.APIVersion != v1alpha1.APIVersion || doc.Kind != v1alpha1.KindNodeNIC {
 		return nil, fmt.Errorf("apiVersion %q, kind %q: want %s, %s", doc.APIVersion, doc.Kind, v1alpha1.APIVersion, v1alpha1.KindNodeNIC)
@@ -61,26 +60,4 @@ func single(raw []byte) error {
 			return fmt.Errorf("there is a document %d: want one NodeNIC in a file", n)
 		}
 	}
-}
-
-// typeError says in the document's terms what the decoder says in Go's.
-func typeError(err error) error {
-	var t *json.UnmarshalTypeError
-	if !errors.As(err, &t) || t.Field == "" {
-		return err
-	}
-	want := t.Type.String()
-	switch t.Type.Kind() {
-	case reflect.Int:
-		want = "a whole number"
-	case reflect.Bool:
-		want = "true or false"
-	case reflect.String:
-		want = "a text (in quotes, if it looks like a number)"
-	case reflect.Slice:
-		want = "a list"
-	case reflect.Struct:
-		want = "an object"
-	}
-	return fmt.Errorf("%s: it is of type %s: want %s", t.Field, t.Value, want)
 }

@@ -56,14 +56,14 @@ func TestResolve(t *testing.T) {
 	mac0, mac1 := StableMAC(state.PFs[0], 0), StableMAC(state.PFs[0], 1)
 	want := nic.Spec{PFs: []nic.PFSpec{
 		{
-			Handle: nic.PCI("0000:03:00.0"), Eswitch: nic.Switchdev, VFCount: &three,
+			Handle: nic.PCI("0000:03:00.0"), Named: true, Eswitch: nic.Switchdev, VFCount: &three,
 			VFs: []nic.VFSpec{
 				{Driver: nic.DriverKernel, MAC: &mac0, MTU: 9000, RepMTU: 9000},
 				{Driver: nic.DriverKernel, MAC: &mac1, MTU: 9000, RepMTU: 9000},
 				{Driver: nic.DriverVFIO, RepMTU: 9000},
 			},
 		},
-		{Handle: nic.PCI("0000:03:00.1"), Eswitch: nic.Legacy},
+		{Handle: nic.PCI("0000:03:00.1"), Named: true, Eswitch: nic.Legacy},
 	}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -101,15 +101,24 @@ func TestRefusals(t *testing.T) {
 	}{
 		"empty":          {"  \n", []string{"empty", "NodeNIC"}},
 		"no YAML":        {"a: [", []string{"no valid YAML"}},
-		"unknown field":  {head + "  pfs:\n  - {pf: p0, numvf: 3}\n", []string{`unknown field "spec.pfs[0].numvf"`}},
+		"unknown field":  {head + "  pfs:\n  - {pf: p0, numvf: 3}\n", []string{"spec.pfs[0].numvf: there is no such field", "numVfs"}},
 		"field twice":    {head + "  pfs:\n  - {pf: p0, numVfs: 3, numVfs: 4}\n", []string{"numVfs", "already"}},
 		"wrong kind":     {"apiVersion: sluice.dev/v1alpha1\nkind: Node\n", []string{`kind "Node"`, "NodeNIC"}},
-		"wrong type":     {head + "  pfs:\n  - {pf: p0, numVfs: four}\n", []string{"numVfs", "string", "a whole number"}},
+		"wrong type":     {head + "  pfs:\n  - {pf: p0, numVfs: four}\n", []string{"spec.pfs[0].numVfs", `"four"`, "a whole number"}},
+		"in a group":     {head + "  pfs:\n  - {pf: p0, vfGroups: [{mtu: 1500, mtu: 9000}]}\n", []string{"mtu", "already"}},
+		"in JSON":        {`{"apiVersion":"sluice.dev/v1alpha1","kind":"NodeNIC","spec":{"pfs":[{"pf":"p0","link":"up","link":"down"}]}}`, []string{"link", "already"}},
+		"by a merge":     {head + "  pfs:\n  - &a {pf: p0, mtu: 1500}\n  - {<<: *a, pf: p01, pf: p0}\n", []string{"pf", "already"}},
+		"text for a set": {head + "  pfs:\n  - {pf: p0, vfGroups: [{trust: maybe}]}\n", []string{"spec.pfs[0].vfGroups[0].trust", "true or false"}},
+		"in common":      {head + "  pfs:\n  - {pf: p0, vfGroups: [{mtu: jumbo}]}\n", []string{"spec.pfs[0].vfGroups[0].mtu", "a whole number"}},
+		"rate as number": {head + "  pfs:\n  - {pf: p0, vfGroups: [{maxRate: 500}]}\n", []string{"spec.pfs[0].vfGroups[0].maxRate", "a text"}},
+		"id as number":   {head + "  pfs:\n  - {select: {vendor: 8086}}\n", []string{"spec.pfs[0].select.vendor", "8086", "in quotes"}},
+		"many types":     {head + "  drift: [1]\n  pfs:\n  - {pf: 3, sfs: {}, roce: 1}\n", []string{"spec.drift: a list: want a text", "spec.pfs[0].pf: 3: want a text", "spec.pfs[0].sfs: an object: want a list", "spec.pfs[0].roce: 1: want true or false"}},
+		"no object":      {"[]", []string{"the document is a list: want an object"}},
 		"unknown PF":     {head + "  pfs:\n  - {pf: p9}\n", []string{"spec.pfs[0].pf", `"p9"`, "pci/0000:03:00.0 (p0)"}},
 		"prefix of a PF": {head + "  pfs:\n  - {pf: p}\n", []string{`"p"`}},
 		"two documents":  {head + "  pfs:\n  - {pf: p0}\n---\n" + head, []string{"document 2", "one NodeNIC"}},
-		"half a VF":      {head + "  pfs:\n  - {pf: p0, numVfs: 4.5}\n", []string{"spec.pfs.numVfs", "4.5", "a whole number"}},
-		"object for PFs": {head + "  pfs: {}\n", []string{"spec.pfs", "object", "a list"}},
+		"half a VF":      {head + "  pfs:\n  - {pf: p0, numVfs: 4.5}\n", []string{"spec.pfs[0].numVfs", "4.5", "a whole number"}},
+		"object for PFs": {head + "  pfs: {}\n", []string{"spec.pfs: an object: want a list"}},
 		"empty PF name":  {head + "  pfs:\n  - {numVfs: 3}\n", []string{"spec.pfs[0].pf", `""`}},
 		"a VF as PF":     {head + "  pfs:\n  - {pf: '0000:03:00.2'}\n", []string{"is a VF (pci/0000:03:00.0 vf 0)"}},
 		"PF twice":       {head + "  pfs:\n  - {pf: p0}\n  - {pf: '0000:03:00.0'}\n", []string{"spec.pfs[1].pf", "spec.pfs[0]"}},
@@ -120,7 +129,7 @@ func TestRefusals(t *testing.T) {
 		"range of none":  {head + "  pfs:\n  - {pf: p01, vfGroups: [{range: '0'}]}\n", []string{"without any"}},
 		"bad range":      {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{range: 3-1}]}\n", []string{`"3-1"`, "0-3,7"}},
 		"overlap":        {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{range: 0-2}, {range: 2-3}]}\n", []string{"vfGroups[1].range", "VF 2", "vfGroups[0]"}},
-		"driver":         {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{driver: uio}]}\n", []string{"driver", `"uio"`, "kernel or vfio-pci"}},
+		"driver":         {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{driver: uio}]}\n", []string{"driver", `"uio"`, "kernel, vfio-pci or none"}},
 		"mac":            {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{mac: same}]}\n", []string{"mac", `"same"`, "stable or driver"}},
 		"mtu":            {head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{mtu: -5}]}\n", []string{"mtu", "-5"}},
 	} {

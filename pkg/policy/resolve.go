@@ -1,9 +1,10 @@
 package policy
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
@@ -13,163 +14,185 @@ import (
 // Resolve turns the document into a Spec for the observed node. It answers all
 // problems of the document at once, each with its path, the wrong value and the
 // right form.
+//
+// It judges the form alone: words, units, bounds that hold on any device, names,
+// overlaps and counts. What a device or a mode cannot do is for plan.Check.
 func Resolve(doc *v1alpha1.NodeNIC, state nic.State) (nic.Spec, error) {
-	var spec nic.Spec
-	var problems []error
-	seen := map[nic.Handle]int{}
-	for i, want := range doc.Spec.PFs {
-		path := fmt.Sprintf("spec.pfs[%d]", i)
-		pf, err := FindPF(state, want.PF)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s.pf: %w", path, err))
-			continue
-		}
-		if first, twice := seen[pf.Handle]; twice {
-			problems = append(problems, fmt.Errorf("%s.pf: %q is %s, which spec.pfs[%d] names already: want one entry for each PF", path, want.PF, pf.Handle, first))
-			continue
-		}
-		seen[pf.Handle] = i
-		resolved, errs := resolvePF(path, want, *pf)
-		problems = append(problems, errs...)
-		spec.PFs = append(spec.PFs, resolved)
+	r := resolver{state: state, named: map[nic.Handle]int{}, selected: map[nic.Handle]int{}}
+	r.pfs(doc.Spec.PFs)
+	r.bonds(doc.Spec.Bonds)
+	if rdma := doc.Spec.RDMA; rdma != nil {
+		r.word("spec.rdma.netns", rdma.Netns, string(nic.RDMAShared), string(nic.RDMAExclusive))
+		r.spec.RDMA = nic.RDMAMode(rdma.Netns)
 	}
-	if len(problems) > 0 {
-		return nic.Spec{}, errors.Join(problems...)
+	r.pools(doc.Spec.Pools)
+	r.conduct(doc.Spec)
+	if err := r.err(); err != nil {
+		return nic.Spec{}, err
 	}
-	return spec, nil
+	return r.spec, nil
 }
 
-// FindPF returns the PF that name means: PCI address, devlink handle or exact
-// name of the uplink netdev. A name that nothing has matches nothing.
-func FindPF(state nic.State, name string) (*nic.PF, error) {
-	if h, err := nic.ParseHandle(name); err == nil {
-		if pf := state.PF(h); pf != nil {
-			return pf, nil
-		}
-		if id, _ := state.VFAt(h.Name); !id.PF.IsZero() {
-			return nil, fmt.Errorf("%q is a VF (%s): want its PF, %s", name, id, id.PF)
-		}
-	} else if name != "" {
-		for i := range state.PFs {
-			if state.PFs[i].Uplink.Name == name {
-				return &state.PFs[i], nil
-			}
-		}
-	}
-	return nil, fmt.Errorf("there is no PF %q: want a PCI address, a devlink handle or the name of an uplink netdev; this node has %s", name, listPFs(state))
+type resolver struct {
+	form
+	state nic.State
+	spec  nic.Spec
+
+	// The entries of spec.pfs that have a PF, by its name or by a selector.
+	named, selected map[nic.Handle]int
 }
 
-func listPFs(state nic.State) string {
+func (r *resolver) pfs(entries []v1alpha1.PF) {
+	chosen := make([][]*nic.PF, len(entries))
+	for i, e := range entries {
+		if e.Select == nil {
+			chosen[i] = r.byName(i, e)
+		}
+	}
+	// Names first: selectors pass over what an entry names, be it a later one.
+	for i, e := range entries {
+		if e.Select != nil {
+			chosen[i] = r.bySelector(i, e)
+		}
+	}
+	for i := range entries {
+		w := r.wish(fmt.Sprintf("spec.pfs[%d]", i), &entries[i])
+		for _, pf := range chosen[i] {
+			r.spec.PFs = append(r.spec.PFs, r.forPF(w, pf))
+		}
+	}
+}
+
+func (r *resolver) byName(i int, e v1alpha1.PF) []*nic.PF {
+	path := fmt.Sprintf("spec.pfs[%d].pf", i)
+	pf, err := FindPF(r.state, e.PF)
+	var none *NoPFError
+	switch {
+	case errors.As(err, &none) && e.Optional:
+		return nil
+	case e.PF == "":
+		r.fail(path, "%v; or select in its place", err)
+		return nil
+	case err != nil:
+		r.fail(path, "%v", err)
+		return nil
+	}
+	if first, twice := r.named[pf.Handle]; twice {
+		r.fail(path, "%q is %s, which spec.pfs[%d] names already: want one entry for each PF", e.PF, pf.Handle, first)
+		return nil
+	}
+	r.named[pf.Handle] = i
+	return []*nic.PF{pf}
+}
+
+func (r *resolver) bySelector(i int, e v1alpha1.PF) []*nic.PF {
+	path := fmt.Sprintf("spec.pfs[%d].select", i)
+	if e.PF != "" {
+		r.fail(path, "it stands beside pf %q: want one of them", e.PF)
+		return nil
+	}
+	if !r.choice(path, *e.Select) {
+		return nil
+	}
+	all := choose(*e.Select, r.state)
+	if len(all) == 0 && !e.Optional {
+		r.fail(path, "it chooses no PF: want values that one has, or optional: true; this node has %s", describePFs(r.state))
+	}
+	var mine []*nic.PF
+	for _, pf := range all {
+		if _, named := r.named[pf.Handle]; named {
+			continue
+		}
+		if first, twice := r.selected[pf.Handle]; twice {
+			r.fail(path, "it chooses %s, and so does spec.pfs[%d].select: want selectors without a PF in common, or an entry that names this one", label(pf), first)
+			continue
+		}
+		r.selected[pf.Handle] = i
+		mine = append(mine, pf)
+	}
+	return mine
+}
+
+// describePFs is listPFs with what selectors compare.
+func describePFs(state nic.State) string {
 	if len(state.PFs) == 0 {
-		return "no PF at all"
+		return listPFs(state)
 	}
-	var names []string
-	for _, pf := range state.PFs {
-		n := pf.Handle.String()
-		if pf.Uplink.Name != "" {
-			n += " (" + pf.Uplink.Name + ")"
-		}
-		names = append(names, n)
+	var out []string
+	for i := range state.PFs {
+		pf := &state.PFs[i]
+		out = append(out, fmt.Sprintf("%s: vendor %s, device %s, driver %s, NUMA node %d", label(pf), pf.Vendor, pf.Device, cmp.Or(pf.Driver, "none"), pf.NUMA))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(out, "; ")
 }
 
-func resolvePF(path string, want v1alpha1.PF, pf nic.PF) (nic.PFSpec, []error) {
-	var problems []error
-	fail := func(field, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("%s.%s: %s", path, field, fmt.Sprintf(format, args...)))
+// wish is what an entry of spec.pfs wants whatever the PF.
+type wish struct {
+	path     string
+	entry    *v1alpha1.PF
+	settings nic.Settings
+	vfs      []vfGroup
+	sfs      []sfGroup
+}
+
+// none is the word for no bond.
+const none = "none"
+
+func (r *resolver) wish(path string, e *v1alpha1.PF) *wish {
+	o := r.object(path)
+	o.word(o.at("eswitch"), e.Eswitch, string(nic.Legacy), string(nic.Switchdev))
+	o.oneOf(nic.InlineMode, "inlineMode", e.InlineMode, "none", "link", "network", "transport")
+	o.oneOf(nic.EncapMode, "encapMode", e.EncapMode, "none", "basic")
+	o.oneOf(nic.SteeringMode, "flowSteering", e.FlowSteering, "dmfs", "smfs", "hmfs")
+	o.onOff(nic.TCOffload, e.HWTCOffload)
+	o.count(nic.LinkMTU, "mtu", e.MTU, minMTU, maxMTU, " bytes")
+	o.oneOf(nic.AdminLink, "link", e.Link, "up", "down")
+	o.onOff(nic.RoCE, e.RoCE)
+	o.netdev(e.NetdevSettings)
+	if e.Bond != "" && e.Bond != none {
+		o.fail(o.at("bond"), "%q: want none, or no bond here: the members of one are listed in spec.bonds[].pfs", e.Bond)
 	}
-	spec := nic.PFSpec{Handle: pf.Handle, Eswitch: nic.Eswitch(want.Eswitch), VFCount: want.NumVFs}
-	switch spec.Eswitch {
-	case "", nic.Legacy, nic.Switchdev:
-	default:
-		fail("eswitch", "%q is no eswitch mode: want legacy or switchdev", want.Eswitch)
+	w := &wish{path: path, entry: e, settings: o.out}
+	w.vfs = r.vfGroups(path, e.VFGroups)
+	if e.SFs != nil {
+		w.sfs = r.sfGroups(path, *e.SFs)
+	}
+	return w
+}
+
+// forPF is what w wants of pf.
+func (r *resolver) forPF(w *wish, pf *nic.PF) nic.PFSpec {
+	_, named := r.named[pf.Handle]
+	spec := nic.PFSpec{
+		Handle: pf.Handle, Eswitch: nic.Eswitch(w.entry.Eswitch), VFCount: w.entry.NumVFs, Named: named,
+		Settings: clamp(w.settings, pf.Limits),
+	}
+	if w.entry.Bond == none {
+		out := ""
+		spec.Bond = &out
 	}
 	count := len(pf.VFs)
-	if want.NumVFs != nil {
-		count = *want.NumVFs
-	}
-	if count < 0 || count > pf.TotalVFs {
-		fail("numVfs", "%d is more or less than %s can have: want 0 to %d", count, pf.Handle, pf.TotalVFs)
-		return spec, problems
+	if n := w.entry.NumVFs; n != nil {
+		count = *n
+		if count < 0 || count > pf.TotalVFs {
+			r.fail(w.path+".numVfs", "%d is more or less than %s can have: want 0 to %d", count, pf.Handle, pf.TotalVFs)
+			return spec
+		}
 	}
 	mode := spec.Eswitch
 	if mode == "" {
 		mode = pf.Eswitch
 	}
-	taken := map[int]int{}
-	for g, group := range want.VFGroups {
-		at := fmt.Sprintf("vfGroups[%d]", g)
-		vfs, err := indexes(group.Range, count)
-		if err != nil {
-			fail(at+".range", "%v", err)
-			continue
+	for _, g := range w.vfs {
+		r.addVFs(&spec, g, pf, count, mode)
+	}
+	if w.entry.SFs != nil {
+		sfs := []nic.SFSpec{}
+		for _, g := range w.sfs {
+			sfs = append(sfs, r.specsOf(g, pf)...)
 		}
-		vf, errs := resolveGroup(group, mode)
-		for _, e := range errs {
-			fail(at, "%v", e)
-		}
-		for _, i := range vfs {
-			if other, twice := taken[i]; twice {
-				fail(at+".range", "VF %d is in vfGroups[%d] already: want ranges that do not overlap", i, other)
-				break
-			}
-			taken[i] = g
-			for len(spec.VFs) <= i {
-				spec.VFs = append(spec.VFs, nic.VFSpec{})
-			}
-			spec.VFs[i] = vf
-			if group.MAC == macStable {
-				mac := StableMAC(pf, i)
-				spec.VFs[i].MAC = &mac
-			}
-		}
+		slices.SortFunc(sfs, func(a, b nic.SFSpec) int { return a.Num - b.Num })
+		spec.SFs = &sfs
 	}
-	return spec, problems
-}
-
-const (
-	macStable = "stable"
-	macDriver = "driver"
-)
-
-func resolveGroup(g v1alpha1.VFGroup, mode nic.Eswitch) (nic.VFSpec, []error) {
-	var problems []error
-	spec := nic.VFSpec{Driver: nic.Driver(g.Driver), MTU: g.MTU}
-	switch spec.Driver {
-	case "", nic.DriverKernel, nic.DriverVFIO:
-	default:
-		problems = append(problems, fmt.Errorf("driver %q: want kernel or vfio-pci", g.Driver))
-	}
-	switch g.MAC {
-	case "", macStable, macDriver:
-	default:
-		problems = append(problems, fmt.Errorf("mac %q: want stable or driver", g.MAC))
-	}
-	if g.MTU < 0 {
-		problems = append(problems, fmt.Errorf("mtu %d: want bytes, 68 or more", g.MTU))
-	}
-	if spec.Driver == nic.DriverVFIO && g.MTU != 0 {
-		// The netdev is gone with the kernel's driver; only the switch's side has one.
-		spec.MTU = 0
-	}
-	if mode == nic.Switchdev {
-		spec.RepMTU = g.MTU
-	}
-	return spec, problems
-}
-
-// StableMAC derives VF i's address from what does not change with slot, boot or
-// mode: the card's serial number (its uplink's address where it has none), the
-// PCI function and the index. It is a locally administered unicast address.
-func StableMAC(pf nic.PF, i int) nic.MAC {
-	card := pf.Serial
-	if card == "" {
-		card = pf.Uplink.MAC.String()
-	}
-	function := pf.Handle.Name[strings.LastIndexByte(pf.Handle.Name, '.')+1:]
-	sum := sha256.Sum256(fmt.Appendf(nil, "sluice vf mac/%s/%s/%d", card, function, i))
-	mac := nic.MAC(sum[:6])
-	mac[0] = mac[0]&^1 | 2
-	return mac
+	return spec
 }

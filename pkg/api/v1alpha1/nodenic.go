@@ -1,5 +1,8 @@
 // Package v1alpha1 is the documents that people write for sluice (group
 // sluice.dev). It holds types and no logic: pkg/policy reads and resolves them.
+//
+// A field that is left out leaves the thing as it is, unless its comment says
+// otherwise. Where 0 or false means something, the field is a pointer.
 package v1alpha1
 
 // APIVersion and Kind are what a document of this package says of itself.
@@ -21,44 +24,31 @@ type Metadata struct {
 	Name string `json:"name,omitempty"`
 }
 
-// NodeNICSpec says what is wanted. PFs that it does not name are left alone.
+// NodeNICSpec says what is wanted, and how sluice goes about it. PFs that it
+// neither names nor selects are left alone.
 type NodeNICSpec struct {
 	PFs   []PF   `json:"pfs,omitempty"`
+	Bonds []Bond `json:"bonds,omitempty"`
+	RDMA  *RDMA  `json:"rdma,omitempty"`
 	Pools []Pool `json:"pools,omitempty"`
+
+	// Probe is what must hold after a change for it to stay.
+	Probe *Probe `json:"probe,omitempty"`
+
+	// Protect is what no change may cut off.
+	Protect *Protect `json:"protect,omitempty"`
+
+	// Drift says what the agent does when a stranger has changed something: mend
+	// it, or only report it. Left out: mend.
+	Drift string `json:"drift,omitempty"`
 }
 
-// PF is the wanted state of one physical function.
-type PF struct {
-	// PF names it: PCI address (0000:03:00.0), devlink handle
-	// (pci/0000:03:00.0), or the exact name of its uplink netdev.
-	PF string `json:"pf"`
-
-	// Eswitch is legacy or switchdev. Left out: as it is.
-	Eswitch string `json:"eswitch,omitempty"`
-
-	// NumVFs is the number of VFs. Left out: as it is.
-	NumVFs *int `json:"numVfs,omitempty"`
-
-	// VFGroups say more of VFs by ranges that do not overlap.
-	VFGroups []VFGroup `json:"vfGroups,omitempty"`
-}
-
-// VFGroup is what is wanted of a range of a PF's VFs. What is left out stays as
-// it is.
-type VFGroup struct {
-	// Range is VF indexes such as 0-3,7; left out: all VFs.
-	Range string `json:"range,omitempty"`
-
-	// Driver is kernel (the one that the kernel picks) or vfio-pci.
-	Driver string `json:"driver,omitempty"`
-
-	// MTU of the VF's netdev and of its representor, in bytes.
-	MTU int `json:"mtu,omitempty"`
-
-	// MAC is a policy: "stable" gives each VF an address that follows from the
-	// card's serial number, the port and the VF's index, the same after every
-	// reboot; "driver" or nothing leaves it to the driver.
-	MAC string `json:"mac,omitempty"`
+// RDMA is the wanted state of the node's RDMA subsystem.
+type RDMA struct {
+	// Netns is shared (each network namespace sees all RDMA devices) or exclusive
+	// (only its own). The kernel changes it only while there is no other
+	// namespace, so it may need a reboot.
+	Netns string `json:"netns,omitempty"`
 }
 
 // Pool is a set of VFs that pods ask for by name.
@@ -70,8 +60,14 @@ type Pool struct {
 	Prefix string `json:"prefix,omitempty"`
 
 	// PFs are named as in PF.PF, each with an optional #RANGE of VF indexes:
-	// 0000:03:00.0#0-3,7.
-	PFs []string `json:"pfs"`
+	// 0000:03:00.0#0-3,7. The name of a bond stands for each of its PFs, with the
+	// range for each.
+	PFs []string `json:"pfs,omitempty"`
+
+	// Select adds the PFs that it chooses, Range says which of their VFs. Left
+	// out: all.
+	Select *Select `json:"select,omitempty"`
+	Range  string  `json:"range,omitempty"`
 
 	// Driver limits the pool to VFs bound so: kernel or vfio-pci. Left out:
 	// kernel.
@@ -79,4 +75,26 @@ type Pool struct {
 
 	// RDMA offers only VFs with an RDMA device, and gives pods its device files.
 	RDMA bool `json:"rdma,omitempty"`
+}
+
+// Probe is what must hold after a change. If it does not within the timeout, the
+// node goes back to what was before.
+type Probe struct {
+	// Addresses must answer: IP addresses such as 192.0.2.1 or 2001:db8::1.
+	Addresses []string `json:"addresses,omitempty"`
+
+	// DefaultRoute: if there was a default route before, there must be one after,
+	// and its gateway must answer.
+	DefaultRoute bool `json:"defaultRoute,omitempty"`
+
+	// Timeout is how long they may take, a duration such as 30s or 2m, from 1s to
+	// 10m. Left out: 30s.
+	Timeout string `json:"timeout,omitempty"`
+}
+
+// Protect is what no change may cut off. A PF over which one of its routes goes
+// is touched only if the document names it.
+type Protect struct {
+	// RoutesTo are IP addresses, for example of the API server.
+	RoutesTo []string `json:"routesTo,omitempty"`
 }

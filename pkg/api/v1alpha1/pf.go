@@ -1,0 +1,188 @@
+package v1alpha1
+
+// PF is the wanted state of one physical function, or of all that a selector
+// chooses. It has either PF or Select.
+type PF struct {
+	// PF names one: PCI address (0000:03:00.0, hexadecimal digits in lower case),
+	// devlink handle (pci/0000:03:00.0), or the exact name of its uplink netdev.
+	// A name wins over selectors: they pass over PFs that an entry names.
+	PF string `json:"pf,omitempty"`
+
+	// Select chooses any number of PFs, each of which gets all of the entry. A PF
+	// over which the host itself runs is touched only where it is named.
+	Select *Select `json:"select,omitempty"`
+
+	// Optional: it is no error if there is no such PF.
+	Optional bool `json:"optional,omitempty"`
+
+	// Eswitch is legacy or switchdev.
+	Eswitch string `json:"eswitch,omitempty"`
+
+	// InlineMode is how much of a frame's head goes into the send descriptor in
+	// switchdev mode: none, link, network or transport.
+	InlineMode string `json:"inlineMode,omitempty"`
+
+	// EncapMode is none or basic: whether the eswitch can put frames into tunnels.
+	EncapMode string `json:"encapMode,omitempty"`
+
+	// FlowSteering is how rules get into the NIC: dmfs (by firmware), smfs (by the
+	// driver) or hmfs (by hardware queues).
+	FlowSteering string `json:"flowSteering,omitempty"`
+
+	// HWTCOffload is the feature hw-tc-offload of the uplink: tc rules may go into
+	// hardware.
+	HWTCOffload *bool `json:"hwTCOffload,omitempty"`
+
+	// MTU of the uplink, in bytes without the Ethernet header, 68 to 65535.
+	MTU *int `json:"mtu,omitempty"`
+
+	// Link is up or down, of the uplink.
+	Link string `json:"link,omitempty"`
+
+	// RoCE says whether the PF has RDMA over Ethernet.
+	RoCE *bool `json:"roce,omitempty"`
+
+	// Bond takes the PF out of the bond that it is in. The only value is none:
+	// who is in a bond is said under spec.bonds.
+	Bond string `json:"bond,omitempty"`
+
+	NetdevSettings
+
+	// NumVFs is the number of VFs, from 0 to what the card has (sriov_totalvfs).
+	NumVFs *int `json:"numVfs,omitempty"`
+
+	// VFGroups say more of VFs by ranges that do not overlap.
+	VFGroups []VFGroup `json:"vfGroups,omitempty"`
+
+	// SFs are all the SFs wanted, by ranges that do not overlap. An empty list is
+	// none; left out: as they are.
+	SFs *[]SFGroup `json:"sfs,omitempty"`
+}
+
+// Select chooses PFs by what they are. A PF is chosen if it fits every field that
+// is there; of a list, if it fits one of its values. Values are compared whole:
+// what a PF does not tell fits nothing. At least one field must be there.
+type Select struct {
+	// Vendor and Device are PCI ids, four hexadecimal digits in lower case (15b3,
+	// "1017"). A device needs its vendor.
+	Vendor string `json:"vendor,omitempty"`
+	Device string `json:"device,omitempty"`
+
+	// PFNames are exact names of uplink netdevs.
+	PFNames []string `json:"pfNames,omitempty"`
+
+	// Addresses are PCI addresses, 0000:03:00.0.
+	Addresses []string `json:"addresses,omitempty"`
+
+	// Handles are devlink handles, pci/0000:03:00.0.
+	Handles []string `json:"handles,omitempty"`
+
+	// LinkType is ethernet or infiniband.
+	LinkType string `json:"linkType,omitempty"`
+
+	// NUMA is the node that the card is on, 0 or more.
+	NUMA *int `json:"numa,omitempty"`
+
+	// Driver is the PF's driver by the kernel's name, mlx5_core.
+	Driver string `json:"driver,omitempty"`
+}
+
+// VFGroup is what is wanted of a range of a PF's VFs.
+type VFGroup struct {
+	// Range is VF indexes such as 0-3,7; left out: all VFs.
+	Range string `json:"range,omitempty"`
+
+	// Driver is kernel (the one that the kernel picks), vfio-pci or none.
+	Driver string `json:"driver,omitempty"`
+
+	FunctionSettings
+
+	// GUID is a policy for InfiniBand: "stable" gives each VF a GUID that follows
+	// from the card's serial number, the port and the VF's index, for node and
+	// port alike; "driver" or nothing leaves it to the driver.
+	GUID string `json:"guid,omitempty"`
+
+	// Trust lets the VF change its address and go promiscuous. Legacy mode.
+	Trust *bool `json:"trust,omitempty"`
+
+	// SpoofCheck drops frames from another source address than the VF's own.
+	// Legacy mode.
+	SpoofCheck *bool `json:"spoofCheck,omitempty"`
+
+	// LinkState of the VF: auto (as the uplink's), enable or disable. Legacy mode.
+	LinkState string `json:"linkState,omitempty"`
+
+	// VLAN is put on and taken off by the NIC. Legacy mode.
+	VLAN *VLAN `json:"vlan,omitempty"`
+
+	// VDPA is the vDPA device of the VF and who drives it: none, vhost
+	// (/dev/vhost-vdpa-N, for virtual machines) or virtio (a virtio netdev here).
+	VDPA string `json:"vdpa,omitempty"`
+}
+
+// VLAN is a VF's VLAN.
+type VLAN struct {
+	// ID is 1 to 4094; 0 is no VLAN. It must be there.
+	ID *int `json:"id"`
+
+	// QoS is the priority, 0 to 7. Left out: 0.
+	QoS int `json:"qos,omitempty"`
+
+	// Proto is 802.1Q or 802.1ad. Left out: 802.1Q.
+	Proto string `json:"proto,omitempty"`
+}
+
+// SFGroup is what is wanted of a range of a PF's SFs, which are made and active.
+type SFGroup struct {
+	// Range is SF numbers (sfnum) such as 1-8, from 0 to 65535. It must be there.
+	Range string `json:"range"`
+
+	FunctionSettings
+}
+
+// FunctionSettings are what VFs and SFs have in common.
+type FunctionSettings struct {
+	// MAC is a policy: "stable" gives each function an address that follows from
+	// the card's serial number, the port and the function's index, the same after
+	// every reboot; "driver" or nothing leaves it to the driver.
+	MAC string `json:"mac,omitempty"`
+
+	// MTU of the netdev and of the representor, in bytes without the Ethernet
+	// header, 68 to 65535. Of a VF without a netdev here (vfio-pci, none), of the
+	// representor alone.
+	MTU *int `json:"mtu,omitempty"`
+
+	// RoCE says whether the function can have RDMA over Ethernet.
+	RoCE *bool `json:"roce,omitempty"`
+
+	// EventQueues is how many the function may have (max_io_eqs), 0 to 65535; they
+	// bound its channels and take interrupts.
+	EventQueues *int `json:"eventQueues,omitempty"`
+
+	// MinRate and MaxRate are what the function gets at least and at most of the
+	// wire: a number with Mbit or Gbit (500Mbit, 2.5Gbit), in whole Mbit/s; none
+	// for no such bound.
+	MinRate string `json:"minRate,omitempty"`
+	MaxRate string `json:"maxRate,omitempty"`
+
+	NetdevSettings
+}
+
+// NetdevSettings are of a netdev in the host's namespace.
+type NetdevSettings struct {
+	// Channels is the number of combined channels, 1 to 65535.
+	Channels *int `json:"channels,omitempty"`
+
+	// RxRing and TxRing are entries, 1 to 1048576.
+	RxRing *int `json:"rxRing,omitempty"`
+	TxRing *int `json:"txRing,omitempty"`
+
+	// The most that a packet made up of segments may have, in bytes, 1500 to
+	// 524280. Over 65536 is BIG TCP. More than the device takes is lowered to what
+	// it takes. Of IPv4, from Linux 6.3 on, and before that of both families by
+	// the first two.
+	GSOMaxSize     *int `json:"gsoMaxSize,omitempty"`     // sent, IPv6
+	GROMaxSize     *int `json:"groMaxSize,omitempty"`     // received, IPv6
+	GSOIPv4MaxSize *int `json:"gsoIPv4MaxSize,omitempty"` // sent, IPv4
+	GROIPv4MaxSize *int `json:"groIPv4MaxSize,omitempty"` // received, IPv4
+}

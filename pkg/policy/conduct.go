@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+)
+
+// Conduct is how a node is brought to what its document wants: what must hold
+// afterwards, what may not be cut off, and what is done about strangers' changes.
+type Conduct struct {
+	Probe   Probe
+	Protect []netip.Addr // the routes to these
+	Drift   Drift
+}
+
+// Probe is what must hold after a change for it to stay.
+type Probe struct {
+	Addresses    []netip.Addr // which answer
+	DefaultRoute bool         // there is one if there was, and its gateway answers
+	Timeout      time.Duration
+}
+
+// Drift is what is done when a stranger has changed something.
+type Drift string
+
+// The ways to treat drift.
+const (
+	DriftMend   Drift = "mend"
+	DriftReport Drift = "report"
+)
+
+// The time that probes may take.
+const (
+	defaultTimeout = 30 * time.Second
+	minTimeout     = time.Second
+	maxTimeout     = 10 * time.Minute
+)
+
+// ConductOf reads spec.probe, spec.protect and spec.drift, with defaults for what
+// is left out. The error has all that is wrong in them, which Resolve says too.
+func ConductOf(doc *v1alpha1.NodeNIC) (Conduct, error) {
+	var f form
+	c := f.conduct(doc.Spec)
+	if err := f.err(); err != nil {
+		return Conduct{}, err
+	}
+	return c, nil
+}
+
+func (f *form) conduct(spec v1alpha1.NodeNICSpec) Conduct {
+	c := Conduct{Probe: Probe{Timeout: defaultTimeout}, Drift: DriftMend}
+	if p := spec.Probe; p != nil {
+		c.Probe.Addresses = f.addresses("spec.probe.addresses", p.Addresses)
+		c.Probe.DefaultRoute = p.DefaultRoute
+		if p.Timeout != "" {
+			c.Probe.Timeout = f.timeout("spec.probe.timeout", p.Timeout)
+		}
+	}
+	if p := spec.Protect; p != nil {
+		c.Protect = f.addresses("spec.protect.routesTo", p.RoutesTo)
+	}
+	f.word("spec.drift", spec.Drift, string(DriftMend), string(DriftReport))
+	if spec.Drift != "" {
+		c.Drift = Drift(spec.Drift)
+	}
+	return c
+}
+
+func (f *form) addresses(path string, texts []string) []netip.Addr {
+	var out []netip.Addr
+	seen := map[netip.Addr]int{}
+	for i, text := range texts {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		a, err := netip.ParseAddr(text)
+		switch {
+		case err != nil || a.Zone() != "":
+			f.fail(at, "%q: want an IP address without prefix length or zone, for example 192.0.2.1 or 2001:db8::1", text)
+			continue
+		case a.IsUnspecified() || a.IsMulticast():
+			f.fail(at, "%q is the address of no single host: want that of one", text)
+			continue
+		}
+		a = a.Unmap()
+		if first, twice := seen[a]; twice {
+			f.fail(at, "%q is %s[%d] already: want each address once", text, path, first)
+			continue
+		}
+		seen[a] = i
+		out = append(out, a)
+	}
+	return out
+}
+
+func (f *form) timeout(path, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < minTimeout || d > maxTimeout {
+		f.fail(path, "%q: want a duration from %s to 10m, for example 30s", text, minTimeout)
+		return defaultTimeout
+	}
+	return d
+}

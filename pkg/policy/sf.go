@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"fmt"
+
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// sfGroup is an entry of sfs, read.
+type sfGroup struct {
+	path string
+	nums nic.Ranges // never empty, unless it was wrong
+	function
+}
+
+func (f *form) sfGroups(path string, groups []v1alpha1.SFGroup) []sfGroup {
+	var out []sfGroup
+	for i, g := range groups {
+		o := f.object(fmt.Sprintf("%s.sfs[%d]", path, i))
+		nums, err := nic.ParseRanges(g.Range)
+		if err != nil || len(nums) == 0 {
+			o.fail(o.at("range"), "%q: want the numbers of SFs from 0 to %d, each once, for example 1-8", g.Range, nic.MaxVFIndex)
+			nums = nil
+		}
+		for j, other := range out {
+			if len(nums) == 0 || len(other.nums) == 0 {
+				continue
+			}
+			if both, yes := nums.Shared(other.nums); yes {
+				o.fail(o.at("range"), "SF %s is in sfs[%d] already: want ranges that do not overlap", both, j)
+				break
+			}
+		}
+		out = append(out, sfGroup{path: o.path, nums: nums, function: o.function(g.FunctionSettings)})
+	}
+	return out
+}
+
+// specsOf is what g wants of pf.
+func (r *resolver) specsOf(g sfGroup, pf *nic.PF) []nic.SFSpec {
+	r.known(g.path+".mac", g.stableMAC, pf)
+	var out []nic.SFSpec
+	for _, part := range g.nums {
+		for num := part.First; num <= part.Last; num++ {
+			var own nic.Limits
+			if sf := pf.SF(num); sf != nil {
+				own = sf.Limits
+			}
+			s := nic.SFSpec{Num: num, MTU: g.mtu, RepMTU: g.mtu, Settings: clamp(g.settings, own, pf.Limits)}
+			if g.stableMAC {
+				mac := StableSFMAC(*pf, num)
+				s.MAC = &mac
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -5,21 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"sluice.dev/sluice/deviceplugin"
+	"sluice.dev/sluice/pkg/agent"
 	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
-	"sluice.dev/sluice/pkg/plan"
 	"sluice.dev/sluice/pkg/policy"
 )
 
-// agent is what runs on a node: it brings the node to what FILE wants, finishing
+// agentRun is what runs on a node: it brings the node to what FILE wants, finishing
 // an interrupted run first, and then keeps the pools offered to kubelet.
-type agent struct {
+type agentRun struct {
 	node    *node
 	file    string
 	kubelet string
@@ -28,11 +30,14 @@ type agent struct {
 }
 
 func agentCommand(o *options) *cobra.Command {
-	a := &agent{}
+	a := &agentRun{}
 	cmd := &cobra.Command{
 		Use:   "agent -f FILE",
-		Short: "Bring the node to what FILE wants and offer its pools to kubelet",
-		Args:  cobra.NoArgs,
+		Short: "Keep the node as FILE wants it and offer its pools to kubelet",
+		Long: `Bring the node to what FILE wants, finishing an interrupted run first; then offer
+its pools to kubelet, and watch the node: what somebody else changes is seen within
+a second, reported, and mended (or only reported, with drift: report in FILE).`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(func(n *node) error {
 				a.node = n
@@ -44,15 +49,20 @@ func agentCommand(o *options) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&a.file, "file", "f", "", "NodeNIC document")
 	f.StringVar(&a.kubelet, "kubelet-dir", deviceplugin.DefaultDir, "folder of kubelet's device plugin sockets")
-	f.DurationVar(&a.every, "every", 2*time.Second, "how often the machine is looked at for changes")
+	f.DurationVar(&a.every, "every", agent.Every, "how often the machine is looked at when nothing tells of a change")
 	return cmd
 }
 
-func (a *agent) run(ctx context.Context) error {
+func (a *agentRun) run(ctx context.Context) error {
 	if a.every <= 0 {
 		return status{exitUsage, fmt.Errorf("--every %s: want more than nothing", a.every)}
 	}
-	doc, spec, err := a.converge(ctx)
+	// From before the first look, so that no change falls between.
+	changes, err := a.changes(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := a.converge(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,7 +70,7 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pools, err := deviceplugin.Resolve(poolTexts(doc, state), state, spec)
+	pools, err := deviceplugin.Resolve(poolTexts(w.doc, state), state, w.spec)
 	if err != nil {
 		return fmt.Errorf("%s: spec.%w", a.file, err)
 	}
@@ -74,25 +84,77 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := plugin.Run(ctx, tick(ctx, a.every)); ctx.Err() == nil {
-		return err
+	looked := make(chan struct{}, 1)
+	ctx, stop := context.WithCancel(ctx)
+	var guard sync.WaitGroup
+	guard.Go(func() { a.guard(w, changes, looked).Run(ctx) })
+	err = plugin.Run(ctx, looked)
+	ended := ctx.Err() != nil
+	stop()
+	guard.Wait()
+	if ended {
+		return nil
 	}
-	return nil
+	return err
+}
+
+// changes tells of the machine's changes; a machine that cannot tell is looked at
+// every two seconds.
+func (a *agentRun) changes(ctx context.Context) (<-chan host.Change, error) {
+	if a.node.machine.Watch != nil {
+		return a.node.machine.Watch.Changes(ctx)
+	}
+	a.every = min(a.every, 2*time.Second)
+	return nil, nil
+}
+
+// guard keeps the node as w has it, and tells looked after each look.
+func (a *agentRun) guard(w *wish, changes <-chan host.Change, looked chan<- struct{}) *agent.Guard {
+	g := &agent.Guard{
+		Changes: changes,
+		Observe: a.node.observe,
+		Want:    func(state nic.State) (nic.Spec, error) { return policy.Resolve(w.doc, state) },
+		Looked: func() {
+			select {
+			case looked <- struct{}{}:
+			default: // it has yet to hear of the last one
+			}
+		},
+		Every: a.every,
+		Log:   a.log,
+	}
+	if w.conduct.Drift == policy.DriftMend {
+		g.Mend = func(ctx context.Context, spec nic.Spec) error {
+			_, err := a.change(ctx, w.conduct, spec)
+			return err
+		}
+	}
+	return g
 }
 
 // converge brings the node to what the document wants. An interrupted run needs
 // no step of its own: this one takes it over.
-func (a *agent) converge(ctx context.Context) (*v1alpha1.NodeNIC, nic.Spec, error) {
-	state, err := a.node.observe(ctx)
+func (a *agentRun) converge(ctx context.Context) (*wish, error) {
+	w, err := a.node.wish(ctx, a.file)
 	if err != nil {
-		return nil, nic.Spec{}, err
+		return nil, err
 	}
-	doc, spec, err := wanted(a.file, state)
-	if err != nil {
-		return nil, nic.Spec{}, err
+	result, err := a.change(ctx, w.conduct, w.spec)
+	if err == nil {
+		a.log.Info("the node is as wanted", "run", result.ID, "tookOver", result.TookOver)
 	}
-	// VFs in pods are as their attachments made them, until they come back.
-	result, err := a.node.runner(a.progress).Run(ctx, plan.Spare(spec, state))
+	return w, err
+}
+
+// change is one run. VFs in pods are as their attachments made them, until they
+// come back.
+func (a *agentRun) change(ctx context.Context, c policy.Conduct, spec nic.Spec) (apply.Result, error) {
+	runner := a.node.runner(a.progress)
+	if err := a.node.probe(ctx, runner, c); err != nil {
+		return apply.Result{}, err
+	}
+	runner.Spare = true
+	result, err := runner.Run(ctx, spec)
 	if result.Journal != nil {
 		a.log.Error("the journal is not whole", "error", result.Journal)
 	}
@@ -100,13 +162,10 @@ func (a *agent) converge(ctx context.Context) (*v1alpha1.NodeNIC, nic.Spec, erro
 	if err != nil && !errors.As(err, &refused) {
 		err = status{exitRolledBack, err}
 	}
-	if err == nil {
-		a.log.Info("the node is as wanted", "run", result.ID, "tookOver", result.TookOver)
-	}
-	return doc, spec, err
+	return result, err
 }
 
-func (a *agent) progress(e apply.Event) {
+func (a *agentRun) progress(e apply.Event) {
 	switch e.Kind {
 	case apply.EventDone:
 		a.log.Info("done", "step", e.Step.String())
@@ -122,27 +181,5 @@ func poolTexts(doc *v1alpha1.NodeNIC, state nic.State) []deviceplugin.Text {
 	for _, p := range doc.Spec.Pools {
 		out = append(out, deviceplugin.Text{Prefix: p.Prefix, Name: p.Name, PFs: policy.PoolPFs(p, state), Driver: p.Driver, RDMA: p.RDMA})
 	}
-	return out
-}
-
-// tick sends every so often until ctx ends; a receiver that is busy misses some.
-func tick(ctx context.Context, every time.Duration) <-chan struct{} {
-	out := make(chan struct{})
-	go func() {
-		t := time.NewTicker(every)
-		defer t.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-t.C:
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case out <- struct{}{}:
-			}
-		}
-	}()
 	return out
 }

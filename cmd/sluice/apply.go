@@ -13,7 +13,7 @@ import (
 
 func applyCommand(o *options) *cobra.Command {
 	var file string
-	var resume bool
+	var resume, drained bool
 	cmd := &cobra.Command{
 		Use:   "apply (-f FILE | --resume)",
 		Short: "Do the plan; what fails goes back to what was before",
@@ -26,22 +26,23 @@ Exit status: 0 reached, 1 refused and nothing touched, 3 rolled back.`,
 				return status{exitUsage, errors.New("want either -f FILE or --resume")}
 			}
 			return o.change(cmd, func(ctx context.Context, n *node, r *apply.Runner) (apply.Result, error) {
+				r.Drained = drained
 				if resume {
 					return r.Resume(ctx)
 				}
-				state, err := n.observe(ctx)
+				w, err := n.wish(ctx, file)
 				if err != nil {
 					return apply.Result{}, err
 				}
-				_, spec, err := wanted(file, state)
-				if err != nil {
+				if err := n.probe(ctx, r, w.conduct); err != nil {
 					return apply.Result{}, err
 				}
-				return r.Run(ctx, spec)
+				return r.Run(ctx, w.spec)
 			})
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "NodeNIC document, - for standard input")
+	cmd.Flags().BoolVar(&drained, "drain-done", false, "VFs and SFs in use may be taken: whoever used them is gone")
 	cmd.Flags().BoolVar(&resume, "resume", false, "finish what an interrupted run wanted")
 	return cmd
 }

@@ -81,6 +81,7 @@ func newRoot() *cobra.Command {
 		applyCommand(o),
 		journalCommand(o),
 		rollbackCommand(o),
+		bootCommand(o),
 		agentCommand(o),
 		flowsCommand(o),
 	)

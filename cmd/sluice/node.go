@@ -11,14 +11,11 @@ import (
 	"strings"
 
 	"sluice.dev/sluice/cni/record"
-	"sluice.dev/sluice/deviceplugin"
-	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/host/linux"
 	"sluice.dev/sluice/pkg/host/sim"
 	"sluice.dev/sluice/pkg/nic"
-	"sluice.dev/sluice/pkg/policy"
 )
 
 // node is the machine that a command works on, with its state folder.
@@ -107,8 +104,26 @@ func (n *node) observe(ctx context.Context) (nic.State, error) {
 			vf := &state.PFs[i].VFs[j]
 			vf.Owner = owners[vf.Address]
 		}
+		for j := range state.PFs[i].SFs {
+			sf := &state.PFs[i].SFs[j]
+			sf.Owner = owners[sf.Device]
+		}
 	}
 	return state, nil
+}
+
+// refresh reads one VF again, and who holds it.
+func (n *node) refresh(ctx context.Context, state *nic.State, id nic.VFID) error {
+	if err := host.Refresh(ctx, n.machine, state, id); err != nil {
+		return err
+	}
+	owners, err := record.Owners(n.dir)
+	if err != nil {
+		return err
+	}
+	vf := &state.PF(id.PF).VFs[id.Index]
+	vf.Owner = owners[vf.Address]
+	return nil
 }
 
 // runner changes the machine; progress may be nil.
@@ -117,40 +132,12 @@ func (n *node) runner(progress func(apply.Event)) *apply.Runner {
 		Machine:  n.machine,
 		Journal:  n.journal(),
 		Observe:  n.observe,
+		Refresh:  n.refresh,
+		Parallel: true,
 		Progress: progress,
 	}
 }
 
 func (n *node) journal() *apply.Journal {
 	return &apply.Journal{Dir: filepath.Join(n.dir, "journal")}
-}
-
-// wanted reads the document at path ("-": standard input) and resolves it
-// against the observed state.
-func wanted(path string, state nic.State) (*v1alpha1.NodeNIC, nic.Spec, error) {
-	if path == "" {
-		return nil, nic.Spec{}, status{exitUsage, errors.New("no document: want -f FILE")}
-	}
-	source := path
-	if path == "-" {
-		source = "/dev/stdin"
-	}
-	raw, err := os.ReadFile(source)
-	if err != nil {
-		return nil, nic.Spec{}, err
-	}
-	doc, err := policy.Decode(raw)
-	if err != nil {
-		return nil, nic.Spec{}, fmt.Errorf("%s: %w", path, err)
-	}
-	spec, err := policy.Resolve(doc, state)
-	if err != nil {
-		return nil, nic.Spec{}, fmt.Errorf("%s: %w", path, err)
-	}
-	// A document that is wrong somewhere is refused before anything is touched,
-	// also by who does not offer its pools.
-	if _, err := deviceplugin.Resolve(poolTexts(doc, state), state, spec); err != nil {
-		return nil, nic.Spec{}, fmt.Errorf("%s: spec.%w", path, err)
-	}
-	return doc, spec, nil
 }

@@ -18,15 +18,11 @@ func planCommand(o *options) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(func(n *node) error {
-				state, err := n.observe(cmd.Context())
+				w, err := n.wish(cmd.Context(), file)
 				if err != nil {
 					return err
 				}
-				_, spec, err := wanted(file, state)
-				if err != nil {
-					return err
-				}
-				spec = plan.Complete(spec, state)
+				state, spec := w.state, plan.Complete(w.spec, w.state)
 				if problems := plan.Check(spec, state); len(problems) > 0 {
 					return &apply.RefusedError{Problems: problems}
 				}

@@ -239,7 +239,7 @@ func TestRefusals(t *testing.T) {
 		doc  string
 		want []string
 	}{
-		"unknown field":    {head + "  - {pf: '0000:03:00.0', numvf: 3}\n", []string{`unknown field "spec.pfs[0].numvf"`}},
+		"unknown field":    {head + "  - {pf: '0000:03:00.0', numvf: 3}\n", []string{`spec.pfs[0].numvf: there is no such field`}},
 		"unknown PF":       {head + "  - {pf: '0000:99:00.0'}\n", []string{"0000:99:00.0", "pci/0000:03:00.0"}},
 		"count over limit": {head + "  - {pf: '0000:03:00.0', numVfs: 17}\n", []string{"numVfs", "17", "0 to 16"}},
 		"PF twice":         {head + "  - {pf: '0000:03:00.0'}\n  - {pf: 'pci/0000:03:00.0'}\n", []string{"spec.pfs[1]", "spec.pfs[0]"}},

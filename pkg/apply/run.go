@@ -39,6 +39,13 @@ type Runner struct {
 	// nil means that Observe reads everything again after each step.
 	Refresh func(context.Context, *nic.State, nic.VFID) error
 
+	// Spare leaves VFs and SFs that are in use as they are, instead of refusing a
+	// wish that would change them.
+	Spare bool
+
+	// Uncommitted leaves Journal.Committed as it is, whatever is reached.
+	Uncommitted bool
+
 	// Drained says that whoever used VFs and SFs is gone, whatever records and
 	// namespaces say: they may be taken.
 	Drained bool
@@ -168,7 +175,12 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 		return refuse(fmt.Errorf("observe the node: %w", err))
 	}
 	before := beginning(now, open)
-	spec := plan.Complete(want(now), before)
+	asked := want(now)
+	spec := asked
+	if r.Spare {
+		spec = plan.Spare(asked, now)
+	}
+	spec = plan.Complete(spec, before)
 	if problems := plan.Check(spec, before); len(problems) > 0 {
 		return Result{Outcome: Refused}, &RefusedError{Problems: problems}
 	}
@@ -189,7 +201,11 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 		steps += len(plans[i].Steps)
 	}
 	if steps == 0 && open == nil {
-		return unchanged(scopes), nil
+		out := unchanged(scopes)
+		if err := r.commit(asked, scopes, out.Scopes); err != nil {
+			return refuse(err)
+		}
+		return out, nil
 	}
 	entry.Before = only(before, entry.Spec)
 	w, err := r.Journal.begin(&entry)
@@ -202,6 +218,7 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 		out.TookOver = open.ID
 	}
 	j.all(ctx, scopes, plans, &out)
+	j.lost = errors.Join(j.lost, r.commit(asked, scopes, out.Scopes))
 	lost := w.end(out.outcome(), out.err())
 	if lost != nil {
 		// Without an end the next run would take this one for interrupted, and go

@@ -18,6 +18,10 @@ type Machine struct {
 	Netns    Netns
 	Settings Settings
 	Watch    Watch
+
+	// Keep is addresses to which the host must not lose its way, the API server's
+	// for one: what they are reached over counts as in use by the host (nic.PF.Carries).
+	Keep []netip.Addr
 }
 
 // PCI is the machine's network-class PCI functions, by address.
@@ -225,8 +229,11 @@ type Route struct {
 	Table    int
 }
 
+// DefaultRoute is how Use calls a default route.
+const DefaultRoute = "the default route"
+
 // Use is one thing that runs over an interface, in words: "address 192.0.2.7/24",
-// "the default route".
+// DefaultRoute.
 type Use struct {
 	Ifindex int
 	What    string

@@ -62,7 +62,7 @@ func read(ctx context.Context, m Machine) (l lists, err error) {
 	if l.links, err = m.Links.Links(ctx); err != nil {
 		return l, err
 	}
-	if l.uses, err = m.Links.Uses(ctx); err != nil {
+	if l.uses, err = uses(ctx, m); err != nil {
 		return l, err
 	}
 	if m.Bonds != nil {

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice.dev/sluice/pkg/nic"
+)
+
+const switchdevDoc = `apiVersion: sluice.dev/v1alpha1
+kind: NodeNIC
+spec:
+  pfs:
+    - pf: pci/0000:03:00.0
+      eswitch: switchdev
+      numVfs: 2
+      vfGroups:
+        - {mac: stable, mtu: 9000}
+`
+
+// reboot is the machine as its firmware starts it: nothing of what was set at run
+// time is left. The state folder stays.
+func (c *cli) reboot() {
+	c.t.Helper()
+	if err := os.Remove(filepath.Join(c.dir, "machine.json")); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestBootFromCommitted(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	c.want(exitReached, "apply", "-f", c.file(switchdevDoc))
+	before := c.observe()[0].PFs[0]
+	c.reboot()
+	if pf := c.observe()[0].PFs[0]; pf.Eswitch != nic.Legacy || len(pf.VFs) != 0 {
+		t.Fatalf("the machine has not started anew: %s with %d VFs", pf.Eswitch, len(pf.VFs))
+	}
+	c.want(exitReached, "boot")
+	after := c.observe()[0].PFs[0]
+	if after.Eswitch != nic.Switchdev || len(after.VFs) != 2 {
+		t.Fatalf("after the boot %s with %d VFs, want switchdev with 2", after.Eswitch, len(after.VFs))
+	}
+	for i, v := range after.VFs {
+		if v.MAC != before.VFs[i].MAC || v.Netdev.MTU != 9000 {
+			t.Errorf("vf %d: MAC %s and MTU %d, want %s and 9000", i, v.MAC, v.Netdev.MTU, before.VFs[i].MAC)
+		}
+	}
+	if out, _ := c.want(exitReached, "boot"); !strings.Contains(out, "nothing to do") {
+		t.Errorf("a second boot run says %q", out)
+	}
+}
+
+// What was rolled back is not what the next boot brings.
+func TestBootAfterRollback(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	c.want(exitReached, "apply", "-f", c.file(switchdevDoc))
+	c.want(exitReached, "rollback")
+	c.reboot()
+	c.want(exitReached, "boot")
+	if pf := c.observe()[0].PFs[0]; pf.Eswitch != nic.Legacy || len(pf.VFs) != 0 {
+		t.Errorf("after rollback and boot %s with %d VFs, want legacy without", pf.Eswitch, len(pf.VFs))
+	}
+}
+
+// A run that failed commits nothing.
+func TestBootAfterFailure(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16+fail:verb=set eswitch mode,errno=EIO,times=1")
+	c.want(exitRolledBack, "apply", "-f", c.file(switchdevDoc))
+	c.reboot()
+	if out, _ := c.want(exitReached, "boot"); !strings.Contains(out, "nothing to do") {
+		t.Errorf("boot after a failed run says %q", out)
+	}
+}
+
+func TestBootWithoutCommitted(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	if out, _ := c.want(exitReached, "boot"); !strings.Contains(out, "nothing to do") {
+		t.Errorf("boot of a node that was never changed says %q", out)
+	}
+}
+
+// A card that was taken out does not keep the others from coming up.
+func TestBootWithoutACard(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=2,vfs=16")
+	second := c.observe()[1].PFs[0].Handle.String()
+	doc := switchdevDoc + "    - {pf: " + second + ", eswitch: switchdev, numVfs: 1}\n"
+	c.want(exitReached, "apply", "-f", c.file(doc))
+	c.reboot()
+	c.sim = "mlx5:cards=1,vfs=16"
+	_, stderr := c.want(exitReached, "boot")
+	if !strings.Contains(stderr, second+" is not there") {
+		t.Errorf("boot does not say which PF is missing: %q", stderr)
+	}
+	if pf := c.observe()[0].PFs[0]; pf.Eswitch != nic.Switchdev {
+		t.Errorf("the card that is there is in %s mode, want switchdev", pf.Eswitch)
+	}
+}
+
+// Before the network is up a bond of somebody else's is not there: the ports are
+// made ready for it, and VFs wait for the agent.
+func TestAtBootWithAdoptedBond(t *testing.T) {
+	p0, p1 := nic.PCI("0000:03:00.0"), nic.PCI("0000:03:00.1")
+	two, bond := 2, "bond0"
+	port := func(h nic.Handle) nic.PFSpec {
+		return nic.PFSpec{Handle: h, Eswitch: nic.Switchdev, VFCount: &two, Bond: &bond, VFs: []nic.VFSpec{{Driver: nic.DriverKernel}}}
+	}
+	committed := nic.Spec{
+		PFs:   []nic.PFSpec{port(p0), port(p1)},
+		Bonds: []nic.BondSpec{{Name: bond, Members: []nic.Handle{p0, p1}, Adopt: true}},
+		RDMA:  nic.RDMAExclusive,
+	}
+	got := atBoot(committed, nic.State{PFs: []nic.PF{{Handle: p0}, {Handle: p1}}})
+	if len(got.Bonds) != 0 || got.RDMA != "" {
+		t.Errorf("at boot a bond or an RDMA mode that cannot be had yet is wanted: %+v", got)
+	}
+	for _, w := range got.PFs {
+		if w.Bond != nil || len(w.VFs) != 2 || w.VFs[0].Driver != nic.DriverNone || w.VFs[1].Driver != nic.DriverNone {
+			t.Errorf("at boot %+v is wanted, want two VFs without driver", w)
+		}
+	}
+	if got.PFs[0].Eswitch != nic.Switchdev {
+		t.Errorf("at boot mode %q, want switchdev", got.PFs[0].Eswitch)
+	}
+	if committed.PFs[0].VFs[0].Driver != nic.DriverKernel {
+		t.Error("atBoot has changed what it was given")
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"sluice.dev/sluice/deviceplugin"
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/policy"
+	"sluice.dev/sluice/pkg/probe"
+)
+
+// wish is a document with what it comes to on the node as it is.
+type wish struct {
+	doc     *v1alpha1.NodeNIC
+	conduct policy.Conduct
+	state   nic.State
+	spec    nic.Spec
+}
+
+// wish reads the document at path ("-": standard input) and resolves it. What it
+// wants kept within reach counts as the host's own from here on.
+func (n *node) wish(ctx context.Context, path string) (*wish, error) {
+	if path == "" {
+		return nil, status{exitUsage, errors.New("no document: want -f FILE")}
+	}
+	source := path
+	if path == "-" {
+		source = "/dev/stdin"
+	}
+	raw, err := os.ReadFile(source)
+	if err != nil {
+		return nil, err
+	}
+	w := &wish{}
+	if w.doc, err = policy.Decode(raw); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	// What is wrong here Resolve says with the rest.
+	if w.conduct, err = policy.ConductOf(w.doc); err == nil {
+		n.machine.Keep = w.conduct.Protect
+	}
+	if w.state, err = n.observe(ctx); err != nil {
+		return nil, err
+	}
+	if w.spec, err = policy.Resolve(w.doc, w.state); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	// A document that is wrong somewhere is refused before anything is touched,
+	// also by who does not offer its pools.
+	if _, err := deviceplugin.Resolve(poolTexts(w.doc, w.state), w.state, w.spec); err != nil {
+		return nil, fmt.Errorf("%s: spec.%w", path, err)
+	}
+	return w, nil
+}
+
+// probe gives a run the questions that are to be asked after it.
+func (n *node) probe(ctx context.Context, r *apply.Runner, c policy.Conduct) error {
+	p := probe.Probe{DefaultRoute: c.Probe.DefaultRoute, Ping: c.Probe.Addresses, Within: c.Probe.Timeout}
+	if p.IsZero() {
+		return nil
+	}
+	var err error
+	r.Probe, err = p.Begin(ctx, n.machine.Links)
+	return err
+}

@@ -21,6 +21,16 @@ struct twin_adev {
 	struct twin_func *func;
 };
 
+int twin_adev_id_get(void)
+{
+	return ida_alloc(&twin_adev_ida, GFP_KERNEL);
+}
+
+void twin_adev_id_put(int id)
+{
+	ida_free(&twin_adev_ida, id);
+}
+
 static const struct devlink_ops twin_eth_devlink_ops = {};
 
 /* mlx5 en/devlink.c, mlx5e_devlink_port_register */
@@ -139,19 +149,21 @@ static void adev_release(struct device *dev)
 	kfree(container_of(to_auxiliary_dev(dev), struct twin_adev, adev));
 }
 
-/* mlx5 dev.c, add_adev: mlx5_core.eth.N under the PCI function */
+/* mlx5 dev.c, add_adev: mlx5_core.eth.N under the function; none without enable_eth */
 static int add_adev(struct twin_func *func)
 {
 	struct twin_adev *a;
 	int err;
 
+	if (!twin_devlink_enabled(func, DEVLINK_PARAM_GENERIC_ID_ENABLE_ETH))
+		return 0;
 	a = kzalloc(sizeof(*a), GFP_KERNEL);
 	if (!a)
 		return -ENOMEM;
 	a->func = func;
 	a->adev.name = "eth";
 	a->adev.id = func->adev_id;
-	a->adev.dev.parent = &func->pdev->dev;
+	a->adev.dev.parent = func->dev;
 	a->adev.dev.release = adev_release;
 	err = auxiliary_device_init(&a->adev);
 	if (err) {
@@ -185,7 +197,7 @@ static void late_work(struct work_struct *work)
 
 	devl_lock(func->devlink);
 	if (func->loaded && !func->adev && add_adev(func))
-		dev_err(&func->pdev->dev, "Failed to add the Ethernet device\n");
+		dev_err(func->dev, "Failed to add the Ethernet device\n");
 	devl_unlock(func->devlink);
 }
 
@@ -208,9 +220,10 @@ int twin_func_load(struct twin_func *func)
 			if (err)
 				goto err_params;
 		}
-	} else {
+	} else if (!twin_is_sf(func->vport)) {
 		late = READ_ONCE(func->port->vf_late_ms);
 	}
+	func->light = false;
 	func->loaded = true;
 	if (late) {
 		schedule_delayed_work(&func->late, msecs_to_jiffies(late));
@@ -239,46 +252,12 @@ void twin_func_unload(struct twin_func *func)
 	func->loaded = false;
 	if (twin_func_is_pf(func)) {
 		twin_eswitch_to_legacy(func);
+		twin_sf_stop(func->port);
 		twin_eswitch_disable_vfs(func, false);
 	}
 	del_adev(func);
 	if (twin_func_is_pf(func))
 		twin_devlink_flow_params_gone(func);
-}
-
-static int init_func(struct twin_func *func)
-{
-	int err;
-
-	devl_lock(func->devlink);
-	devl_register(func->devlink);
-	err = twin_devlink_params(func);
-	if (err)
-		goto err_register;
-	err = twin_func_load(func);
-	if (err)
-		goto err_params;
-	twin_devlink_reporters(func);
-	devl_unlock(func->devlink);
-	return 0;
-
-err_params:
-	twin_devlink_params_gone(func);
-err_register:
-	devl_unregister(func->devlink);
-	devl_unlock(func->devlink);
-	return err;
-}
-
-static void exit_func(struct twin_func *func)
-{
-	cancel_delayed_work_sync(&func->late);
-	devl_lock(func->devlink);
-	twin_devlink_reporters_gone(func);
-	twin_func_unload(func);
-	twin_devlink_params_gone(func);
-	devl_unregister(func->devlink);
-	devl_unlock(func->devlink);
 }
 
 static void set_owner(struct twin_func *func, struct twin_func *owner)
@@ -291,6 +270,58 @@ static void set_owner(struct twin_func *func, struct twin_func *owner)
 	else
 		port->func = owner;
 	mutex_unlock(&port->info_lock);
+}
+
+/*
+ * Makes the devlink instance of a function known and loads the function; a light
+ * one (mlx5 main.c, mlx5_init_one_light) is loaded by its first reload. The caller
+ * owns the instance.
+ */
+int twin_func_init(struct twin_func *func)
+{
+	int err;
+
+	INIT_DELAYED_WORK(&func->late, late_work);
+	set_owner(func, func);
+
+	devl_lock(func->devlink);
+	devl_register(func->devlink);
+	err = twin_devlink_params(func);
+	if (err)
+		goto err_register;
+	err = twin_func_is_pf(func) ? twin_sf_resources(func) : 0;
+	if (err)
+		goto err_params;
+	if (!func->light)
+		err = twin_func_load(func);
+	if (err)
+		goto err_resources;
+	twin_devlink_reporters(func);
+	devl_unlock(func->devlink);
+	return 0;
+
+err_resources:
+	devl_resources_unregister(func->devlink);
+err_params:
+	twin_devlink_params_gone(func);
+err_register:
+	devl_unregister(func->devlink);
+	devl_unlock(func->devlink);
+	set_owner(func, NULL);
+	return err;
+}
+
+void twin_func_exit(struct twin_func *func)
+{
+	cancel_delayed_work_sync(&func->late);
+	devl_lock(func->devlink);
+	twin_devlink_reporters_gone(func);
+	twin_func_unload(func);
+	devl_resources_unregister(func->devlink);
+	twin_devlink_params_gone(func);
+	devl_unregister(func->devlink);
+	devl_unlock(func->devlink);
+	set_owner(func, NULL);
 }
 
 /* mlx5 main.c, probe_one */
@@ -319,12 +350,12 @@ static int twin_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	func = devlink_priv(devlink);
 	func->devlink = devlink;
 	func->pdev = pdev;
+	func->dev = &pdev->dev;
 	func->port = port;
 	func->vport = vport;
 	/* the firmware numbers functions: the PFs first, then the VFs of each */
 	func->vhca_id = vport ? TWIN_PORTS + port->num * TWIN_MAX_VFS + vport->num : port->num;
-	INIT_DELAYED_WORK(&func->late, late_work);
-	func->adev_id = ida_alloc(&twin_adev_ida, GFP_KERNEL);
+	func->adev_id = twin_adev_id_get();
 	if (func->adev_id < 0) {
 		err = func->adev_id;
 		goto err_devlink;
@@ -334,18 +365,16 @@ static int twin_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_ida;
 	pci_set_master(pdev);
 	pci_set_drvdata(pdev, func);
-	set_owner(func, func);
-	err = init_func(func);
+	err = twin_func_init(func);
 	if (err)
 		goto err_pci;
 	return 0;
 
 err_pci:
-	set_owner(func, NULL);
 	pci_set_drvdata(pdev, NULL);
 	pci_disable_device(pdev);
 err_ida:
-	ida_free(&twin_adev_ida, func->adev_id);
+	twin_adev_id_put(func->adev_id);
 err_devlink:
 	devlink_free(devlink);
 	return err;
@@ -367,12 +396,69 @@ static void twin_remove(struct pci_dev *pdev)
 
 	if (twin_func_is_pf(func))
 		disable_sriov(func, true);
-	exit_func(func);
-	set_owner(func, NULL);
+	twin_func_exit(func);
 	pci_set_drvdata(pdev, NULL);
 	pci_disable_device(pdev);
-	ida_free(&twin_adev_ida, func->adev_id);
+	twin_adev_id_put(func->adev_id);
 	devlink_free(func->devlink);
+}
+
+/*
+ * mlx5 pci_irq.c, mlx5_get_default_msix_vec_count: some stay in the pool, so that
+ * one VF can be given more without taking from another.
+ */
+static u32 default_msix(unsigned int num_vfs)
+{
+	return max(min(TWIN_VF_MSIX / num_vfs, TWIN_MAX_MSIX / 2U), TWIN_MIN_MSIX);
+}
+
+static void set_msix(struct twin_vport *vport, u32 count)
+{
+	mutex_lock(&vport->port->info_lock);
+	vport->info.msix = count;
+	mutex_unlock(&vport->port->info_lock);
+	twin_pci_set_msix(vport);
+}
+
+static void set_default_msix(struct twin_port *port, unsigned int num_vfs)
+{
+	unsigned int i;
+
+	for (i = 0; i < num_vfs; i++)
+		set_msix(&port->vports[i], default_msix(num_vfs));
+}
+
+static u32 twin_sriov_total_msix(struct pci_dev *pdev)
+{
+	return TWIN_VF_MSIX;
+}
+
+/*
+ * mlx5 sriov.c, mlx5_core_sriov_set_msix_vec_count; the PCI core has seen to it that
+ * the VF has no driver. More than the pool has is refused by the firmware.
+ */
+static int twin_sriov_set_msix(struct pci_dev *pdev, int count)
+{
+	struct twin_port *port = twin_pci_port(pdev);
+	int vf = pci_iov_vf_id(pdev);
+	unsigned int i;
+	u32 sum = 0;
+
+	if (!count)
+		count = default_msix(pci_num_vf(pci_physfn(pdev)));
+	if (!port || vf < 0 || vf >= port->total_vfs || !READ_ONCE(port->vports[vf].enabled))
+		return -EINVAL;
+	if (count < TWIN_MIN_MSIX)
+		return -EINVAL;
+	if (count > TWIN_MAX_MSIX)
+		return -EOVERFLOW;
+	for (i = 0; i < port->total_vfs; i++)
+		if (i != vf && READ_ONCE(port->vports[i].enabled))
+			sum += READ_ONCE(port->vports[i].info.msix);
+	if (sum + count > TWIN_VF_MSIX)
+		return -ENOMEM;	/* mlx5 cmd.c, cmd_status_to_err: MLX5_CMD_STAT_LIM_ERR */
+	set_msix(&port->vports[vf], count);
+	return 0;
 }
 
 /* mlx5 sriov.c, mlx5_sriov_enable: first the vports, then the VFs on the bus. */
@@ -385,6 +471,8 @@ static int enable_sriov(struct twin_func *func, int num_vfs)
 		return err;
 	devl_lock(func->devlink);
 	err = twin_eswitch_enable_vfs(func, num_vfs);
+	if (!err)
+		set_default_msix(func->port, num_vfs);
 	devl_unlock(func->devlink);
 	if (err)
 		return err;
@@ -421,10 +509,12 @@ static struct pci_driver twin_driver = {
 	.probe = twin_probe,
 	.remove = twin_remove,
 	.sriov_configure = twin_sriov_configure,
+	.sriov_get_vf_total_msix = twin_sriov_total_msix,
+	.sriov_set_msix_vec_count = twin_sriov_set_msix,
 };
 
 /*
- * Both drivers are registered without a module but with its name, so that sysfs
+ * The drivers are registered without a module but with its name, so that sysfs
  * links them to /sys/module/mlx5_core, which the driver core makes for them once
  * and keeps (kernel/params.c, lookup_or_create_module_kobject). Nothing rests on
  * the module being pinned: unregistering waits for whoever is inside.
@@ -436,14 +526,24 @@ int twin_core_register(void)
 	err = __auxiliary_driver_register(&eth_driver, NULL, TWIN_DRIVER);
 	if (err)
 		return err;
+	err = twin_sf_register();
+	if (err)
+		goto err_eth;
 	err = __pci_register_driver(&twin_driver, NULL, TWIN_DRIVER);
 	if (err)
-		auxiliary_driver_unregister(&eth_driver);
+		goto err_sf;
+	return 0;
+
+err_sf:
+	twin_sf_unregister();
+err_eth:
+	auxiliary_driver_unregister(&eth_driver);
 	return err;
 }
 
 void twin_core_unregister(void)
 {
 	pci_unregister_driver(&twin_driver);
+	twin_sf_unregister();
 	auxiliary_driver_unregister(&eth_driver);
 }

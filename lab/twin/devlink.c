@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What devlink asks of a PF or VF: mlx5/core devlink.c, eswitch_offloads.c,
+ * What devlink asks of a PF, VF or SF: mlx5/core devlink.c, eswitch_offloads.c,
  * esw/devlink_port.c, fs_core.c and health.c.
  */
 #include "twin.h"
@@ -146,6 +146,19 @@ const struct devlink_ops twin_devlink_ops = {
 	.eswitch_inline_mode_set = eswitch_inline_mode_set,
 	.eswitch_encap_mode_get = eswitch_encap_mode_get,
 	.eswitch_encap_mode_set = eswitch_encap_mode_set,
+	.rate_leaf_tx_share_set = twin_rate_leaf_share_set,
+	.rate_leaf_tx_max_set = twin_rate_leaf_max_set,
+	.rate_leaf_parent_set = twin_rate_leaf_parent_set,
+	.rate_node_tx_share_set = twin_rate_node_share_set,
+	.rate_node_tx_max_set = twin_rate_node_max_set,
+	.rate_node_new = twin_rate_node_new,
+	.rate_node_del = twin_rate_node_del,
+#if TWIN_7
+	.rate_node_parent_set = twin_rate_node_parent_set,
+	.rate_leaf_tc_bw_set = twin_rate_tc_bw_set,
+	.rate_node_tc_bw_set = twin_rate_tc_bw_set,
+#endif
+	.port_new = twin_sf_port_new,
 	.info_get = info_get,
 	.reload_actions = BIT(DEVLINK_RELOAD_ACTION_DRIVER_REINIT),
 	.reload_down = reload_down,
@@ -180,7 +193,7 @@ static int fn_hw_addr_set(struct devlink_port *dl_port, const u8 *addr, int len,
 	err = twin_fault(vport->port, TWIN_OP_PORT_FN_SET, extack);
 	if (err)
 		return err;
-	return twin_netdev_set_mac(vport->port, vport->num - 1, addr);
+	return twin_netdev_set_mac(vport, addr);
 }
 
 static int fn_roce_get(struct devlink_port *dl_port, bool *on, struct netlink_ext_ack *extack)
@@ -245,6 +258,8 @@ static int fn_max_io_eqs_set(struct devlink_port *dl_port, u32 max, struct netli
 	if (!err)
 		vport->info.max_io_eqs = max;
 	mutex_unlock(&vport->port->info_lock);
+	if (!err && twin_is_sf(vport))
+		twin_sf_eqs_chosen(vport);
 	return err;
 }
 
@@ -253,6 +268,19 @@ const struct devlink_port_ops twin_vf_port_ops = {
 	.port_fn_hw_addr_set = fn_hw_addr_set,
 	.port_fn_roce_get = fn_roce_get,
 	.port_fn_roce_set = fn_roce_set,
+	.port_fn_max_io_eqs_get = fn_max_io_eqs_get,
+	.port_fn_max_io_eqs_set = fn_max_io_eqs_set,
+};
+
+/* mlx5 esw/devlink_port.c, mlx5_esw_dl_sf_port_ops */
+const struct devlink_port_ops twin_sf_port_ops = {
+	.port_del = twin_sf_port_del,
+	.port_fn_hw_addr_get = fn_hw_addr_get,
+	.port_fn_hw_addr_set = fn_hw_addr_set,
+	.port_fn_roce_get = fn_roce_get,
+	.port_fn_roce_set = fn_roce_set,
+	.port_fn_state_get = twin_sf_state_get,
+	.port_fn_state_set = twin_sf_state_set,
 	.port_fn_max_io_eqs_get = fn_max_io_eqs_get,
 	.port_fn_max_io_eqs_set = fn_max_io_eqs_set,
 };
@@ -282,14 +310,44 @@ static const struct devlink_param init_params[] = {
 			      eq_size_validate),
 };
 
+/* Which parts of a function there are: enable_vnet on VFs and SFs only. */
+static const struct devlink_param part_params[] = {
+	DEVLINK_PARAM_GENERIC(ENABLE_ETH, BIT(DEVLINK_PARAM_CMODE_DRIVERINIT), NULL, NULL, NULL),
+	DEVLINK_PARAM_GENERIC(ENABLE_RDMA, BIT(DEVLINK_PARAM_CMODE_DRIVERINIT), NULL, NULL, NULL),
+	DEVLINK_PARAM_GENERIC(ENABLE_VNET, BIT(DEVLINK_PARAM_CMODE_DRIVERINIT), NULL, NULL, NULL),
+};
+
+static size_t num_part_params(const struct twin_func *func)
+{
+	return ARRAY_SIZE(part_params) - twin_func_is_pf(func);
+}
+
+/* mlx5 dev.c, is_vnet_enabled and its like */
+bool twin_devlink_enabled(struct twin_func *func, u32 param)
+{
+	union devlink_param_value v;
+
+	return !devl_param_driverinit_value_get(func->devlink, param, &v) && v.vbool;
+}
+
 int twin_devlink_params(struct twin_func *func)
 {
 	union devlink_param_value v = {};
+	size_t i;
 	int err;
 
 	err = devl_params_register(func->devlink, init_params, ARRAY_SIZE(init_params));
 	if (err)
 		return err;
+	err = devl_params_register(func->devlink, part_params, num_part_params(func));
+	if (err) {
+		devl_params_unregister(func->devlink, init_params, ARRAY_SIZE(init_params));
+		return err;
+	}
+	/* an SF starts with no part: mlx5_devlink_eth_params_register */
+	v.vbool = !func->light;
+	for (i = 0; i < num_part_params(func); i++)
+		twin_driverinit_set(func->devlink, part_params[i].id, v);
 	v.vbool = true;
 	twin_driverinit_set(func->devlink, DEVLINK_PARAM_GENERIC_ID_ENABLE_ROCE, v);
 	v.vu32 = 1024;
@@ -301,6 +359,7 @@ int twin_devlink_params(struct twin_func *func)
 
 void twin_devlink_params_gone(struct twin_func *func)
 {
+	devl_params_unregister(func->devlink, part_params, num_part_params(func));
 	devl_params_unregister(func->devlink, init_params, ARRAY_SIZE(init_params));
 }
 

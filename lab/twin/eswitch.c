@@ -11,17 +11,18 @@
 
 #include "twin.h"
 
-static int init_vport(struct twin_port *port, struct twin_vport *vport, u16 num)
+int twin_vport_init(struct twin_port *port, struct twin_vport *vport, u16 num)
 {
 	vport->port = port;
 	vport->num = num;
 	INIT_LIST_HEAD(&vport->groups);
+	spin_lock_init(&vport->rate.lock);
 	vport->counters = alloc_percpu(struct twin_counters);
 	return vport->counters ? 0 : -ENOMEM;
 }
 
 /* mlx5 eswitch.c, mlx5_eswitch_clear_vf_vports_info */
-static void clear_info(struct twin_vport *vport)
+void twin_vport_clear_info(struct twin_vport *vport)
 {
 	memset(&vport->info, 0, sizeof(vport->info));
 	vport->info.link_state = IFLA_VF_LINK_STATE_AUTO;
@@ -42,22 +43,22 @@ int twin_eswitch_init(struct twin_port *port)
 	port->encap = DEVLINK_ESWITCH_ENCAP_MODE_BASIC;
 	port->metadata = true;
 	port->smfs = true;
-	err = init_vport(port, &port->uplink, TWIN_VPORT_UPLINK);
+	err = twin_vport_init(port, &port->uplink, TWIN_VPORT_UPLINK);
 	if (err)
 		return err;
 	port->vports = kvcalloc(port->total_vfs, sizeof(*port->vports), GFP_KERNEL);
 	if (!port->vports)
 		return -ENOMEM;
 	for (i = 0; i < port->total_vfs; i++) {
-		err = init_vport(port, &port->vports[i], i + 1);
+		err = twin_vport_init(port, &port->vports[i], i + 1);
 		if (err)
 			return err;
-		clear_info(&port->vports[i]);
+		twin_vport_clear_info(&port->vports[i]);
 	}
 	return 0;
 }
 
-static void free_vport(struct twin_vport *vport)
+void twin_vport_free(struct twin_vport *vport)
 {
 	kfree(rcu_dereference_raw(vport->macs));
 	free_percpu(vport->counters);
@@ -68,9 +69,23 @@ void twin_eswitch_free(struct twin_port *port)
 	unsigned int i;
 
 	for (i = 0; port->vports && i < port->total_vfs; i++)
-		free_vport(&port->vports[i]);
+		twin_vport_free(&port->vports[i]);
 	kvfree(port->vports);
-	free_vport(&port->uplink);
+	twin_vport_free(&port->uplink);
+}
+
+/* As in phys_port_name, and p0 for the uplink. */
+void twin_vport_name(const struct twin_vport *vport, char *buf, size_t size)
+{
+	unsigned int pf = vport->port->num;
+
+	if (twin_is_uplink(vport))
+		snprintf(buf, size, "p%u", pf);
+	else if (twin_is_sf(vport))
+		snprintf(buf, size, "pf%usf%u", pf,
+			 container_of(vport, struct twin_sf, vport)->sfnum);
+	else
+		snprintf(buf, size, "pf%uvf%u", pf, vport->num - 1);
 }
 
 /*
@@ -169,22 +184,46 @@ void twin_port_update_links(struct twin_port *port)
 
 /* Representors */
 
-/* mlx5 esw/devlink_port.c, mlx5_esw_offloads_pf_vf_devlink_port_attrs_set */
+/* mlx5 esw/devlink_port.c, mlx5_esw_offloads_devlink_port_register */
 static int add_port(struct twin_func *pf, struct twin_vport *vport)
 {
 	struct twin_port *port = vport->port;
+	bool sf = twin_is_sf(vport);
+	int err;
 
 	memset(&vport->dl_port, 0, sizeof(vport->dl_port));
 	memcpy(vport->dl_port.attrs.switch_id.id, port->card->switch_id,
 	       sizeof(port->card->switch_id));
 	vport->dl_port.attrs.switch_id.id_len = sizeof(port->card->switch_id);
-	devlink_port_attrs_pci_vf_set(&vport->dl_port, 0, port->num, vport->num - 1, false);
-	return devl_port_register_with_ops(pf->devlink, &vport->dl_port,
-					   twin_port_index(port, vport->num),
-					   &twin_vf_port_ops);
+	if (sf)
+		devlink_port_attrs_pci_sf_set(&vport->dl_port, 0, port->num,
+					      container_of(vport, struct twin_sf, vport)->sfnum,
+					      false);
+	else
+		devlink_port_attrs_pci_vf_set(&vport->dl_port, 0, port->num, vport->num - 1,
+					      false);
+	err = devl_port_register_with_ops(pf->devlink, &vport->dl_port,
+					  twin_port_index(port, vport->num),
+					  sf ? &twin_sf_port_ops : &twin_vf_port_ops);
+	if (err)
+		return err;
+	err = twin_rate_leaf_add(vport);
+	if (err)
+		devl_port_unregister(&vport->dl_port);
+	return err;
 }
 
-static int add_rep(struct twin_func *pf, struct twin_vport *vport)
+static void del_port(struct twin_vport *vport)
+{
+	if (!vport->dl_port.devlink)
+		return;
+	twin_rate_leaf_del(vport);
+	devl_port_unregister(&vport->dl_port);
+	vport->dl_port.devlink = NULL;
+}
+
+/* The vport's port and representor; with the PF's devlink lock, in switchdev mode. */
+int twin_vport_add(struct twin_func *pf, struct twin_vport *vport)
 {
 	struct net_device *dev;
 	int err;
@@ -216,8 +255,22 @@ err_dev:
 	synchronize_net();
 	free_netdev(dev);
 err_port:
-	devl_port_unregister(&vport->dl_port);
+	del_port(vport);
 	return err;
+}
+
+void twin_vport_del(struct twin_vport *vport)
+{
+	struct net_device *dev;
+
+	rtnl_lock();
+	dev = rtnl_dereference(vport->rep);
+	RCU_INIT_POINTER(vport->rep, NULL);
+	vport->rep_up = false;
+	if (dev)
+		unregister_netdevice(dev);
+	rtnl_unlock();
+	del_port(vport);
 }
 
 /*
@@ -248,8 +301,7 @@ static void del_reps(struct twin_port *port, unsigned int from, unsigned int n)
 	rtnl_unlock();
 
 	for (i = n; i-- > from;)
-		if (port->vports[i].dl_port.devlink)
-			devl_port_unregister(&port->vports[i].dl_port);
+		del_port(&port->vports[i]);
 }
 
 static int add_reps(struct twin_func *pf, unsigned int n)
@@ -258,7 +310,7 @@ static int add_reps(struct twin_func *pf, unsigned int n)
 	int err;
 
 	for (i = 0; i < n; i++) {
-		err = add_rep(pf, &pf->port->vports[i]);
+		err = twin_vport_add(pf, &pf->port->vports[i]);
 		if (err) {
 			del_reps(pf->port, 0, i);
 			return err;
@@ -279,8 +331,10 @@ static void disable_vports(struct twin_port *port, unsigned int n)
 {
 	unsigned int i;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		WRITE_ONCE(port->vports[i].enabled, false);
+		twin_rate_clear(&port->vports[i]);
+	}
 	twin_port_update_links(port);
 }
 
@@ -313,11 +367,21 @@ static void change_uplink(struct twin_func *pf, u16 mode)
 	rtnl_unlock();
 }
 
+/* mlx5 eswitch.c, esw_vport_cleanup: a mode ends with its vports, and rates with them. */
+static void clear_rates(struct twin_port *port)
+{
+	unsigned int i;
+
+	for (i = 0; i < port->total_vfs; i++)
+		twin_rate_clear(&port->vports[i]);
+}
+
 static int start_switchdev(struct twin_func *pf)
 {
 	struct twin_port *port = pf->port;
 	int err;
 
+	clear_rates(port);
 	change_uplink(pf, DEVLINK_ESWITCH_MODE_SWITCHDEV);
 	err = add_reps(pf, port->num_vfs);
 	if (err) {
@@ -327,10 +391,14 @@ static int start_switchdev(struct twin_func *pf)
 	return 0;
 }
 
+/* mlx5 eswitch.c, mlx5_eswitch_disable_locked: SFs first, rate nodes last. */
 static void stop_switchdev(struct twin_func *pf)
 {
+	twin_sf_del_all(pf->port);
 	del_reps(pf->port, 0, pf->port->num_vfs);
+	clear_rates(pf->port);
 	change_uplink(pf, DEVLINK_ESWITCH_MODE_LEGACY);
+	devl_rate_nodes_destroy(pf->devlink);
 }
 
 /* mlx5 eswitch_offloads.c, mlx5_devlink_eswitch_mode_set */
@@ -431,7 +499,7 @@ void twin_eswitch_disable_vfs(struct twin_func *pf, bool clear)
 	if (clear) {
 		mutex_lock(&port->info_lock);
 		for (i = 0; i < n; i++)
-			clear_info(&port->vports[i]);
+			twin_vport_clear_info(&port->vports[i]);
 		mutex_unlock(&port->info_lock);
 	}
 	port->num_vfs = 0;

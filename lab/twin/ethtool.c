@@ -7,12 +7,10 @@
 
 static void drvinfo(struct net_device *dev, struct ethtool_drvinfo *info, const char *driver)
 {
-	struct twin_nic *nic = netdev_priv(dev);
-
 	strscpy(info->driver, driver, sizeof(info->driver));
 	snprintf(info->fw_version, sizeof(info->fw_version), "%d.%d.%04d (%.16s)",
 		 TWIN_FW_MAJOR, TWIN_FW_MINOR, TWIN_FW_SUB, TWIN_PSID);
-	strscpy(info->bus_info, pci_name(nic->pdev), sizeof(info->bus_info));
+	strscpy(info->bus_info, dev_name(dev->dev.parent), sizeof(info->bus_info));
 }
 
 static void nic_get_drvinfo(struct net_device *dev, struct ethtool_drvinfo *info)
@@ -30,7 +28,7 @@ static void get_channels(struct net_device *dev, struct ethtool_channels *ch)
 {
 	struct twin_nic *nic = netdev_priv(dev);
 
-	ch->max_combined = nic->kind == TWIN_REP ? 1 : TWIN_MAX_CHANNELS;
+	ch->max_combined = nic->max_channels;
 	ch->combined_count = nic->channels;
 }
 

@@ -24,6 +24,10 @@ static const char *const ops[TWIN_NUM_OPS] = {
 	[TWIN_OP_MTU] = "mtu",
 	[TWIN_OP_OPEN] = "open",
 	[TWIN_OP_VF_SET] = "vf_set",
+	[TWIN_OP_RATE_SET] = "rate_set",
+	[TWIN_OP_SF_ADD] = "sf_add",
+	[TWIN_OP_SF_ACTIVATE] = "sf_activate",
+	[TWIN_OP_SF_PROBE] = "sf_probe",
 };
 
 static const struct {
@@ -160,6 +164,7 @@ static ssize_t clear_write(struct file *file, const char __user *from, size_t co
 	memset(port->faults, 0, sizeof(port->faults));
 	spin_unlock_irqrestore(&port->fault_lock, flags);
 	port->vf_late_ms = 0;
+	port->sf_late_ms = 0;
 	rtnl_lock();
 	WRITE_ONCE(port->wire.cut, false);
 	twin_port_update_links(port);
@@ -286,12 +291,11 @@ static void show_counters(struct seq_file *m, const struct twin_vport *vport)
 {
 	u64 c[TWIN_NUM_COUNTERS];
 	unsigned int i;
+	char name[24];
 
 	twin_sum(vport, c);
-	if (twin_is_uplink(vport))
-		seq_printf(m, "p%u", vport->port->num);
-	else
-		seq_printf(m, "pf%uvf%u", vport->port->num, vport->num - 1);
+	twin_vport_name(vport, name, sizeof(name));
+	seq_puts(m, name);
 	for (i = 0; i < TWIN_NUM_COUNTERS; i++)
 		seq_printf(m, " %s:%llu", counter_names[i], c[i]);
 	seq_puts(m, "\n");
@@ -306,6 +310,9 @@ static int counters_show(struct seq_file *m, void *v)
 	for (i = 0; i < port->total_vfs; i++)
 		if (READ_ONCE(port->vports[i].enabled))
 			show_counters(m, &port->vports[i]);
+	for (i = 0; i < port->total_sfs; i++)
+		if (READ_ONCE(port->sfs[i].vport.enabled))
+			show_counters(m, &port->sfs[i].vport);
 	return 0;
 }
 
@@ -334,6 +341,7 @@ void twin_faults_init(struct twin_port *port)
 	debugfs_create_file("counters", 0400, port->debugfs, port, &counters_fops);
 	debugfs_create_file("flows", 0400, port->debugfs, port, &flows_fops);
 	debugfs_create_u32("vf_late_ms", 0600, port->debugfs, &port->vf_late_ms);
+	debugfs_create_u32("sf_late_ms", 0600, port->debugfs, &port->sf_late_ms);
 	debugfs_create_u32("capacity", 0600, port->debugfs, &port->capacity);
 }
 

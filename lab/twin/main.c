@@ -14,6 +14,10 @@ static unsigned int vfs = 16;
 module_param(vfs, uint, 0444);
 MODULE_PARM_DESC(vfs, "sriov_totalvfs of every port, 1 to 128");
 
+static unsigned int sfs = 64;
+module_param(sfs, uint, 0444);
+MODULE_PARM_DESC(sfs, "subfunctions that every port can have, 0 to 512");
+
 static unsigned int flows = 65536;
 module_param(flows, uint, 0444);
 MODULE_PARM_DESC(flows, "rules that the flow table of a port holds");
@@ -100,7 +104,11 @@ static int init_card(struct twin_card *card, unsigned int num)
 		port->num = i;
 		port->total_vfs = vfs;
 		port->capacity = flows;
+		port->total_sfs = sfs;
 		err = twin_eswitch_init(port);
+		if (err)
+			return err;
+		err = twin_sf_init(port);
 		if (err)
 			return err;
 		err = twin_flows_init(port);
@@ -124,6 +132,7 @@ static void free_cards(void)
 			twin_faults_free(port);
 			twin_wire_unset(port);
 			twin_flows_free(port);
+			twin_sf_free(port);
 			twin_eswitch_free(port);
 		}
 		twin_pci_free_card(&twin_cards[i]);
@@ -142,6 +151,10 @@ static int check_params(void)
 	}
 	if (vfs < 1 || vfs > TWIN_MAX_VFS) {
 		pr_err("mlx5_core: vfs=%u: must be 1 to %u\n", vfs, TWIN_MAX_VFS);
+		return -EINVAL;
+	}
+	if (sfs > TWIN_MAX_SFS) {
+		pr_err("mlx5_core: sfs=%u: must be 0 to %u\n", sfs, TWIN_MAX_SFS);
 		return -EINVAL;
 	}
 	if (twin_domain < 1 || twin_domain > 0xffff) {

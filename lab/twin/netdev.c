@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Netdevs: PF (in switchdev mode the uplink representor), VF, representor.
+ * Netdevs: PF (in switchdev mode the uplink representor), VF or SF, representor.
  * Follows mlx5/core en_main.c, en_rep.c and esw/legacy.c.
  */
 #include <linux/if_link.h>
@@ -104,12 +104,38 @@ drop:
 	kfree_skb(skb);
 }
 
+static void pace_end(struct timer_list *timer)
+{
+	struct twin_nic *nic = container_of(timer, struct twin_nic, pace);
+
+	netif_tx_wake_all_queues(nic->dev);
+}
+
+/*
+ * Over its rate: the E-Switch takes nothing more from the function's send queues,
+ * which fill up. The wait is cut in pieces, as the limit may change meanwhile.
+ */
+static netdev_tx_t pace(struct twin_nic *nic, u64 wait)
+{
+	unsigned long ticks = nsecs_to_jiffies(min_t(u64, wait, 20 * NSEC_PER_MSEC));
+
+	netif_tx_stop_all_queues(nic->dev);
+	mod_timer(&nic->pace, jiffies + max(1UL, ticks));
+	return NETDEV_TX_BUSY;
+}
+
 static netdev_tx_t nic_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct twin_nic *nic = netdev_priv(dev);
+	u64 wait;
 
 	if (skb->len < ETH_HLEN)
 		goto drop;
+	if (nic->kind == TWIN_VF) {
+		wait = twin_rate_take(nic->vport, twin_skb_bytes(skb));
+		if (wait)
+			return pace(nic, wait);
+	}
 	skb_reset_mac_header(skb);
 	skb_tx_timestamp(skb);
 	skb = twin_frame(skb);
@@ -154,6 +180,9 @@ static int nic_open(struct net_device *dev)
 
 static int nic_stop(struct net_device *dev)
 {
+	struct twin_nic *nic = netdev_priv(dev);
+
+	timer_delete_sync(&nic->pace);
 	netif_tx_stop_all_queues(dev);
 	return 0;
 }
@@ -313,13 +342,13 @@ static struct twin_vport *admin_vport(struct net_device *dev, int vf)
 }
 
 /* mlx5 eswitch.c, mlx5_esw_set_vport_mac_locked; a bound VF keeps what it has */
-int twin_netdev_set_mac(struct twin_port *port, unsigned int vf, const u8 *mac)
+int twin_netdev_set_mac(struct twin_vport *vport, const u8 *mac)
 {
 	if (is_multicast_ether_addr(mac))
 		return -EINVAL;
-	mutex_lock(&port->info_lock);
-	ether_addr_copy(port->vports[vf].info.mac, mac);
-	mutex_unlock(&port->info_lock);
+	mutex_lock(&vport->port->info_lock);
+	ether_addr_copy(vport->info.mac, mac);
+	mutex_unlock(&vport->port->info_lock);
 	return 0;
 }
 
@@ -333,7 +362,7 @@ static int set_vf_mac(struct net_device *dev, int vf, u8 *mac)
 	err = twin_fault(vport->port, TWIN_OP_VF_SET, NULL);
 	if (err)
 		return err;
-	return twin_netdev_set_mac(vport->port, vf, mac);
+	return twin_netdev_set_mac(vport, mac);
 }
 
 /* mlx5 esw/legacy.c, mlx5_eswitch_set_vport_vlan: in switchdev the VLAN is OVS's */
@@ -411,7 +440,7 @@ static int set_vf_link_state(struct net_device *dev, int vf, int state)
 	return 0;
 }
 
-/* Kept and shown; traffic is not shaped. */
+/* mlx5 esw/qos.c, mlx5_esw_qos_set_vport_rate: in both modes, and no check of the speed */
 static int set_vf_rate(struct net_device *dev, int vf, int min, int max)
 {
 	struct twin_vport *vport = admin_vport(dev, vf);
@@ -422,10 +451,7 @@ static int set_vf_rate(struct net_device *dev, int vf, int min, int max)
 	err = twin_fault(vport->port, TWIN_OP_VF_SET, NULL);
 	if (err)
 		return err;
-	mutex_lock(&vport->port->info_lock);
-	vport->info.min_rate = min;
-	vport->info.max_rate = max;
-	mutex_unlock(&vport->port->info_lock);
+	twin_rate_set(&vport->rate, min, max);
 	return 0;
 }
 
@@ -446,9 +472,9 @@ static int get_vf_config(struct net_device *dev, int vf, struct ifla_vf_info *iv
 	ivi->qos = vport->info.qos;
 	ivi->spoofchk = vport->info.spoofchk;
 	ivi->trusted = vport->info.trusted;
-	ivi->min_tx_rate = vport->info.min_rate;
-	ivi->max_tx_rate = vport->info.max_rate;
 	mutex_unlock(&vport->port->info_lock);
+	ivi->min_tx_rate = READ_ONCE(vport->rate.min);
+	ivi->max_tx_rate = READ_ONCE(vport->rate.max);
 	return 0;
 }
 
@@ -544,6 +570,27 @@ static void set_address(struct net_device *dev, const struct twin_nic *nic)
 #define REP_FEATURES (NETIF_F_HW_TC | NETIF_F_SG | NETIF_F_IP_CSUM | NETIF_F_IPV6_CSUM | \
 		      NETIF_F_GRO | NETIF_F_TSO | NETIF_F_TSO6 | NETIF_F_RXCSUM)
 
+/*
+ * mlx5 en.h, mlx5e_get_max_num_channels: one for each completion vector. Of a VF's
+ * vectors one is for control; max_io_eqs are those for completions.
+ */
+static unsigned int max_channels(const struct twin_nic *nic)
+{
+	const struct twin_vf_info *info = &nic->vport->info;
+	unsigned int n = TWIN_MAX_CHANNELS;
+
+	if (nic->kind == TWIN_REP)
+		return 1;
+	if (nic->kind == TWIN_PF)
+		return n;
+	mutex_lock(&nic->port->info_lock);
+	n = min(n, info->max_io_eqs);
+	if (!twin_is_sf(nic->vport) && info->msix)
+		n = min(n, info->msix - 1);
+	mutex_unlock(&nic->port->info_lock);
+	return max(1U, n);
+}
+
 /* A netdev ready to be registered; it is freed with its unregistration. */
 struct net_device *twin_netdev_new(enum twin_kind kind, struct twin_func *func,
 				   struct twin_vport *vport)
@@ -560,12 +607,13 @@ struct net_device *twin_netdev_new(enum twin_kind kind, struct twin_func *func,
 	nic->dev = dev;
 	nic->port = func->port;
 	nic->vport = vport;
-	nic->pdev = func->pdev;
-	nic->channels = min_t(unsigned int, queues, num_online_cpus());
+	nic->max_channels = min(queues, max_channels(nic));
+	nic->channels = min(nic->max_channels, num_online_cpus());
+	timer_setup(&nic->pace, pace_end, 0);
 	nic->rx_ring = 1024;
 	nic->tx_ring = kind == TWIN_REP ? 128 : 1024;
 
-	SET_NETDEV_DEV(dev, &func->pdev->dev);
+	SET_NETDEV_DEV(dev, func->dev);
 	dev_net_set(dev, devlink_net(func->devlink));
 	dev->needs_free_netdev = true;
 	dev->pcpu_stat_type = NETDEV_PCPU_STAT_TSTATS;

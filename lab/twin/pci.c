@@ -26,6 +26,7 @@
 
 #define CAP_PCIE	0x40
 #define CAP_VPD		0x80
+#define CAP_MSIX	0xa0	/* of a VF */
 #define CAP_SRIOV	0x100
 
 #define VPD_BUSY_FLAG	PCI_VPD_ADDR_F
@@ -105,8 +106,22 @@ static void init_vf(u8 *c)
 	put16(c, PCI_SUBSYSTEM_ID, SUBSYSTEM);
 	c[PCI_CAPABILITY_LIST] = CAP_PCIE;
 	c[CAP_PCIE] = PCI_CAP_ID_EXP;
+	c[CAP_PCIE + 1] = CAP_MSIX;
 	put16(c, CAP_PCIE + PCI_EXP_FLAGS, PCI_EXP_TYPE_RC_END << 4 | 2);
 	put32(c, CAP_PCIE + PCI_EXP_DEVCAP, PCI_EXP_DEVCAP_RBER | PCI_EXP_DEVCAP_FLR | 2);
+	c[CAP_MSIX] = PCI_CAP_ID_MSIX;
+}
+
+/* The size of a VF's MSI-X table, as lspci shows it; there is no table behind it. */
+void twin_pci_set_msix(struct twin_vport *vport)
+{
+	struct twin_port *port = vport->port;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&port->cfg_lock, flags);
+	put16(port->vf_cfg + (vport->num - 1) * VF_CFG_SIZE, CAP_MSIX + PCI_MSIX_FLAGS,
+	      READ_ONCE(vport->info.msix) - 1);
+	raw_spin_unlock_irqrestore(&port->cfg_lock, flags);
 }
 
 static void vpd_field(struct twin_card *card, const char *keyword, const char *value)

@@ -229,13 +229,12 @@ void twin_flow_del(struct twin_flow *flow)
 
 static void show_act(struct seq_file *m, const struct twin_act *act)
 {
+	char name[24];
+
 	switch (act->kind) {
 	case TWIN_ACT_OUTPUT:
-		if (twin_is_uplink(act->vport))
-			seq_printf(m, " output:p%u", act->vport->port->num);
-		else
-			seq_printf(m, " output:pf%uvf%u", act->vport->port->num,
-				   act->vport->num - 1);
+		twin_vport_name(act->vport, name, sizeof(name));
+		seq_printf(m, " output:%s", name);
 		break;
 	case TWIN_ACT_DROP:
 		seq_puts(m, " drop");
@@ -271,11 +270,10 @@ static void show_flow(struct seq_file *m, const struct twin_flow *flow)
 {
 	const struct twin_key *key = &flow->match.key, *mask = &flow->group->mask;
 	unsigned int i;
+	char name[24];
 
-	if (twin_is_uplink(flow->vport))
-		seq_printf(m, "in:p%u", flow->vport->port->num);
-	else
-		seq_printf(m, "in:pf%uvf%u", flow->vport->port->num, flow->vport->num - 1);
+	twin_vport_name(flow->vport, name, sizeof(name));
+	seq_printf(m, "in:%s", name);
 	seq_printf(m, " chain:%u prio:%u", flow->group->chain, flow->group->prio);
 	if (!is_zero_ether_addr(mask->dst))
 		seq_printf(m, " dst:%pM/%pM", key->dst, mask->dst);

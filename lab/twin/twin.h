@@ -6,14 +6,18 @@
  *
  *   card   one board: serial, switch id, two ports; lives as long as the module
  *   port   one PCI function (PF) with its own E-Switch, wire and VFs; ditto
- *   vport  one leg of a port's E-Switch: the uplink or a VF; ditto
- *   func   a PF or VF that the driver is bound to (priv of its devlink instance)
+ *   vport  one leg of a port's E-Switch: the uplink, a VF or an SF; ditto
+ *   sf     a place for a subfunction, with its vport; ditto
+ *   func   a PF, VF or SF that the driver is bound to (priv of its devlink instance)
  *   eth    the Ethernet part of a func, an auxiliary device with the netdev
- *   nic    priv of every netdev: PF/uplink, VF, representor
+ *   nic    priv of every netdev: PF/uplink, VF or SF, representor
  *
  * Locks, outermost first:
  *
  *   device lock of the PF > devlink instance lock > RTNL > port->info_lock
+ *   port->sf_dev_lock under the PF's devlink lock; coming and going of SF devices,
+ *                     so the device and devlink locks of SFs are inside it
+ *   port->sf_lock     what state SFs are in; taken by what an SF's driver does
  *   port->mode_lock   mode changes and those who offload rules only try it: the
  *                     E-Switch is busy or it is not (mlx5 eswitch.c,
  *                     mlx5_esw_try_lock, mlx5_esw_hold)
@@ -49,6 +53,7 @@
 #define TWIN_MAX_CARDS	32	/* slots of one PCI bus */
 #define TWIN_PORTS	2
 #define TWIN_MAX_VFS	128	/* a port's VFs fill half a PCI bus number */
+#define TWIN_MAX_SFS	512
 #define TWIN_MAX_CHANNELS 8
 #define TWIN_MAX_MTU	9978	/* mlx5: 10000 (max port MTU) less Ethernet, VLAN, FCS */
 #define TWIN_MAX_ACTS	32	/* tc's own limit is TCA_ACT_MAX_PRIO */
@@ -57,6 +62,11 @@
 #define TWIN_MAX_DEPTH	4	/* times one packet may cross a cable */
 
 #define TWIN_VPORT_UPLINK 0xffff	/* mlx5 MLX5_VPORT_UPLINK */
+#define TWIN_VPORT_SF	0x8000	/* the first SF: a capability of the device, sf_base_id */
+
+#define TWIN_VF_MSIX	2048	/* vectors of all VFs of a port */
+#define TWIN_MIN_MSIX	2	/* of one VF */
+#define TWIN_MAX_MSIX	128
 
 struct twin_card;
 struct twin_port;
@@ -93,9 +103,20 @@ struct twin_vf_info {
 	bool spoofchk;
 	bool trusted;
 	int link_state;		/* IFLA_VF_LINK_STATE_* */
-	u32 min_rate, max_rate;
 	bool roce;
 	u32 max_io_eqs;
+	u32 msix;
+};
+
+/* A scheduling element of the E-Switch: of a vport, or a node above some. rate.c */
+struct twin_rate {
+	struct twin_rate __rcu *parent;
+	struct rcu_head rcu;
+	spinlock_t lock;
+	u32 min, max;		/* Mbit/s; 0: nothing assured, no limit */
+	s64 tokens, assured;	/* bytes that may be sent now; below 0: a debt */
+	u64 last;		/* ns */
+	unsigned int children;	/* under the PF's devlink lock, as is the parent */
 };
 
 /* Unicast addresses a VF takes besides its own; replaced whole, read under RCU. */
@@ -107,7 +128,7 @@ struct twin_macs {
 
 struct twin_vport {
 	struct twin_port *port;
-	u16 num;			/* VF number + 1, or TWIN_VPORT_UPLINK */
+	u16 num;			/* VF number + 1, TWIN_VPORT_SF + n, or TWIN_VPORT_UPLINK */
 	bool enabled;			/* the E-Switch has it; under the devlink lock */
 	bool rep_up;			/* admin state as the representor set it */
 	struct net_device __rcu *dev;	/* the VF's netdev; none for the uplink */
@@ -116,13 +137,40 @@ struct twin_vport {
 	struct list_head groups;	/* flow groups, by chain and priority; RCU */
 	struct twin_counters __percpu *counters;
 	struct twin_vf_info info;	/* under port->info_lock */
-	struct twin_func *func;		/* bound VF; under port->info_lock */
+	struct twin_func *func;		/* bound VF or SF; under port->info_lock */
+	struct twin_rate rate;
 	struct devlink_port dl_port;
+};
+
+/* mlx5_ifc_vhca_event.h, MLX5_VHCA_STATE_* */
+enum twin_sf_state {
+	TWIN_SF_ALLOCATED,
+	TWIN_SF_ACTIVE,		/* the device is, or will be, on the auxiliary bus */
+	TWIN_SF_IN_USE,		/* and has its driver */
+	TWIN_SF_TEARDOWN,	/* switched off, and not yet gone */
+};
+
+struct twin_sf {
+	struct twin_vport vport;
+	u32 sfnum;
+	/* under port->sf_lock */
+	bool allocated;
+	bool has_port;
+	bool pending_delete;	/* its port is gone, its device not yet */
+	bool eqs_set;		/* max_io_eqs was chosen */
+	enum twin_sf_state state;
+	struct delayed_work event;	/* the firmware tells of a new state */
+	struct twin_sf_dev *dev;	/* under port->sf_dev_lock */
 };
 
 static inline bool twin_is_uplink(const struct twin_vport *vport)
 {
 	return vport->num == TWIN_VPORT_UPLINK;
+}
+
+static inline bool twin_is_sf(const struct twin_vport *vport)
+{
+	return vport->num >= TWIN_VPORT_SF && !twin_is_uplink(vport);
 }
 
 enum twin_wire_kind {
@@ -143,7 +191,8 @@ struct twin_wire {
 enum twin_op {
 	TWIN_OP_ESWITCH_SET, TWIN_OP_SRIOV_ENABLE, TWIN_OP_VF_PROBE, TWIN_OP_REP_ADD,
 	TWIN_OP_PORT_FN_SET, TWIN_OP_PARAM_SET, TWIN_OP_RELOAD, TWIN_OP_FLOWER_ADD,
-	TWIN_OP_MTU, TWIN_OP_OPEN, TWIN_OP_VF_SET,
+	TWIN_OP_MTU, TWIN_OP_OPEN, TWIN_OP_VF_SET, TWIN_OP_RATE_SET,
+	TWIN_OP_SF_ADD, TWIN_OP_SF_ACTIVATE, TWIN_OP_SF_PROBE,
 	TWIN_NUM_OPS
 };
 
@@ -169,6 +218,10 @@ struct twin_port {
 	struct mutex info_lock;		/* mlx5's esw->state_lock */
 	struct twin_vport uplink;
 	struct twin_vport *vports;	/* [total_vfs] */
+	struct twin_sf *sfs;		/* [total_sfs] */
+	unsigned int total_sfs;
+	struct mutex sf_lock, sf_dev_lock;
+	struct workqueue_struct *sf_events;
 	struct twin_func *func;		/* bound PF; under the PF's device lock */
 
 	struct mutex flow_lock;
@@ -182,7 +235,7 @@ struct twin_port {
 
 	spinlock_t fault_lock;
 	struct twin_fault faults[TWIN_NUM_OPS];
-	u32 vf_late_ms;
+	u32 vf_late_ms, sf_late_ms;
 	struct dentry *debugfs;
 
 	raw_spinlock_t cfg_lock;
@@ -202,7 +255,8 @@ struct twin_card {
 };
 
 struct twin_func {
-	struct pci_dev *pdev;
+	struct pci_dev *pdev;		/* of an SF: its PF's */
+	struct device *dev;
 	struct devlink *devlink;
 	struct twin_port *port;
 	struct twin_vport *vport;	/* NULL: a PF */
@@ -212,6 +266,7 @@ struct twin_func {
 	struct twin_eth *eth;
 	struct delayed_work late;	/* VF whose netdev comes late */
 	bool loaded;
+	bool light;			/* SF before its first reload: params, nothing else */
 	struct devlink_health_reporter *fw, *fw_fatal;
 };
 
@@ -229,8 +284,8 @@ struct twin_nic {
 	struct net_device *dev;
 	struct twin_port *port;
 	struct twin_vport *vport;	/* the uplink for a PF */
-	struct pci_dev *pdev;		/* parent: the PF for PF and representor */
-	unsigned int channels;
+	unsigned int channels, max_channels;
+	struct timer_list pace;		/* ends the wait that a rate limit began */
 	unsigned int rx_ring, tx_ring;
 	u32 msg;
 };
@@ -249,10 +304,15 @@ int twin_pci_scan(void);
 void twin_pci_remove(void);
 struct twin_port *twin_pci_port(const struct pci_dev *pdev);
 int twin_pci_vanish(struct twin_port *port, unsigned int vf);
+void twin_pci_set_msix(struct twin_vport *vport);
 
 /* core.c */
 int twin_core_register(void);
 void twin_core_unregister(void);
+int twin_adev_id_get(void);
+void twin_adev_id_put(int id);
+int twin_func_init(struct twin_func *func);
+void twin_func_exit(struct twin_func *func);
 int twin_func_load(struct twin_func *func);
 void twin_func_unload(struct twin_func *func);
 
@@ -270,6 +330,12 @@ int twin_eswitch_set_mode(struct twin_func *func, u16 mode, struct netlink_ext_a
 int twin_eswitch_enable_vfs(struct twin_func *func, unsigned int num_vfs);
 void twin_eswitch_disable_vfs(struct twin_func *func, bool clear);
 void twin_eswitch_to_legacy(struct twin_func *func);
+int twin_vport_init(struct twin_port *port, struct twin_vport *vport, u16 num);
+void twin_vport_free(struct twin_vport *vport);
+void twin_vport_clear_info(struct twin_vport *vport);
+void twin_vport_name(const struct twin_vport *vport, char *buf, size_t size);
+int twin_vport_add(struct twin_func *pf, struct twin_vport *vport);
+void twin_vport_del(struct twin_vport *vport);
 void twin_vport_update_link(struct twin_vport *vport);
 void twin_port_update_links(struct twin_port *port);
 bool twin_port_link(const struct twin_port *port);
@@ -289,6 +355,8 @@ static inline unsigned int twin_port_index(const struct twin_port *port, u16 vpo
 /* devlink.c */
 extern const struct devlink_ops twin_devlink_ops;
 extern const struct devlink_port_ops twin_vf_port_ops;
+extern const struct devlink_port_ops twin_sf_port_ops;
+bool twin_devlink_enabled(struct twin_func *func, u32 param);
 int twin_devlink_params(struct twin_func *func);
 void twin_devlink_params_gone(struct twin_func *func);
 int twin_devlink_flow_params(struct twin_func *func);
@@ -304,8 +372,51 @@ bool twin_netdev_is_ours(const struct net_device *dev);
 bool twin_netdev_is_rep(const struct net_device *dev);
 bool twin_netdev_is_uplink(const struct net_device *dev);
 void twin_netdev_set_switchdev(struct net_device *dev, bool on);
-int twin_netdev_set_mac(struct twin_port *port, unsigned int vf, const u8 *mac);
+int twin_netdev_set_mac(struct twin_vport *vport, const u8 *mac);
 void twin_netdev_receive(struct sk_buff *skb, struct net_device *dev, u32 chain);
+
+/* rate.c */
+int twin_rate_leaf_add(struct twin_vport *vport);
+void twin_rate_leaf_del(struct twin_vport *vport);
+void twin_rate_clear(struct twin_vport *vport);
+void twin_rate_set(struct twin_rate *rate, u32 min, u32 max);
+u64 twin_rate_take(struct twin_vport *vport, u64 bytes);
+int twin_rate_leaf_share_set(struct devlink_rate *leaf, void *priv, u64 share,
+			     struct netlink_ext_ack *extack);
+int twin_rate_leaf_max_set(struct devlink_rate *leaf, void *priv, u64 max,
+			   struct netlink_ext_ack *extack);
+int twin_rate_leaf_parent_set(struct devlink_rate *leaf, struct devlink_rate *node, void *priv,
+			      void *node_priv, struct netlink_ext_ack *extack);
+int twin_rate_node_share_set(struct devlink_rate *node, void *priv, u64 share,
+			     struct netlink_ext_ack *extack);
+int twin_rate_node_max_set(struct devlink_rate *node, void *priv, u64 max,
+			   struct netlink_ext_ack *extack);
+int twin_rate_node_new(struct devlink_rate *node, void **priv, struct netlink_ext_ack *extack);
+int twin_rate_node_del(struct devlink_rate *node, void *priv, struct netlink_ext_ack *extack);
+#if TWIN_7
+int twin_rate_node_parent_set(struct devlink_rate *node, struct devlink_rate *parent, void *priv,
+			      void *parent_priv, struct netlink_ext_ack *extack);
+int twin_rate_tc_bw_set(struct devlink_rate *rate, void *priv, u32 *tc_bw,
+			struct netlink_ext_ack *extack);
+#endif
+
+/* sf.c */
+int twin_sf_init(struct twin_port *port);
+void twin_sf_free(struct twin_port *port);
+int twin_sf_register(void);
+void twin_sf_unregister(void);
+int twin_sf_resources(struct twin_func *pf);
+void twin_sf_del_all(struct twin_port *port);
+void twin_sf_stop(struct twin_port *port);
+int twin_sf_port_new(struct devlink *devlink, const struct devlink_port_new_attrs *attrs,
+		     struct netlink_ext_ack *extack, struct devlink_port **dl_port);
+int twin_sf_port_del(struct devlink *devlink, struct devlink_port *dl_port,
+		     struct netlink_ext_ack *extack);
+int twin_sf_state_get(struct devlink_port *dl_port, enum devlink_port_fn_state *state,
+		      enum devlink_port_fn_opstate *opstate, struct netlink_ext_ack *extack);
+int twin_sf_state_set(struct devlink_port *dl_port, enum devlink_port_fn_state state,
+		      struct netlink_ext_ack *extack);
+void twin_sf_eqs_chosen(struct twin_vport *vport);
 
 /* ethtool.c */
 extern const struct ethtool_ops twin_nic_ethtool_ops;

@@ -24,6 +24,34 @@ change_vfs() {
 	sleep $((4 + RANDOM % 8)).$((RANDOM % 10))
 	numvfs $1 0
 }
+# Of the two SFs one is deleted as it is, active or on its way
+change_sfs() {
+	local i dev
+	for i in 1 2; do
+		devlink port add pci/$1 flavour pcisf pfnum ${1##*.} sfnum $i || return 1
+		devlink port function set pci/$1/$((${1##*.} << 16 | 32767 + i)) state active
+	done
+	sleep 0.$((RANDOM % 10))
+	for dev in /sys/bus/auxiliary/devices/mlx5_core.sf.*; do
+		[ $((RANDOM % 2)) = 0 ] || continue
+		devlink dev param set auxiliary/${dev##*/} name enable_eth value true cmode driverinit
+		devlink dev reload auxiliary/${dev##*/}
+		ip link set "$(ls $dev/net)" up
+	done
+	sleep 1.$((RANDOM % 10))
+	devlink port function set pci/$1/$((${1##*.} << 16 | 32768)) state inactive
+	devlink port del pci/$1/$((${1##*.} << 16 | 32769))
+	put /sys/bus/auxiliary/drivers/mlx5_core.sf/unbind ${dev##*/}
+	devlink port del pci/$1/$((${1##*.} << 16 | 32768))
+}
+change_rates() {
+	devlink port function rate add pci/$1/node tx_max $((RANDOM % 100 + 1))mbit
+	devlink port function rate set pci/$1/$((${1##*.} << 16 | 1)) tx_max 10mbit parent node
+	ip link set "$(pf_dev $1)" vf 1 max_tx_rate $((RANDOM % 100))
+	sleep 0.$((RANDOM % 10))
+	devlink port function rate set pci/$1/$((${1##*.} << 16 | 1)) tx_max 0 noparent
+	devlink port function rate del pci/$1/node
+}
 change_rules() {
 	local r0 r1 i
 	r0=$(rep $1 0) r1=$(rep $1 1)
@@ -54,6 +82,8 @@ read_all() {
 	devlink port show
 	devlink dev info
 	devlink dev param show
+	devlink port function rate show
+	devlink resource show pci/$A
 	cat $debug/*/counters $debug/*/flows
 	for d in /sys/class/net/*; do ethtool -S "${d##*/}"; ethtool -i "${d##*/}"; done
 }
@@ -72,6 +102,7 @@ rebind() {
 	devlink dev reload pci/$B
 	put $debug/$A/vf_vanish 0
 	put $debug/$A/vf_late_ms $((RANDOM % 300))
+	put $debug/$A/sf_late_ms $((RANDOM % 300))
 }
 ip link add w0 type veth peer name w1
 ip link set w0 up
@@ -81,6 +112,8 @@ for pf in $A $B; do
 	loop change_modes $pf &
 	loop change_vfs $pf &
 	loop change_rules $pf &
+	loop change_sfs $pf &
+	loop change_rates $pf &
 	loop traffic $pf &
 done
 loop read_all &
@@ -105,7 +138,21 @@ for pf in $A $B; do
 	does "legacy again" mode $pf legacy
 done
 ip link del w0
-does "unload" rmmod twin
+for pf in $A $B; do
+	mode $pf switchdev
+	n=$((${pf##*.} << 16 | 32768))
+	devlink port add pci/$pf flavour pcisf pfnum ${pf##*.} sfnum 1 >/dev/null
+	does "an SF, active" devlink port function set pci/$pf/$n state active
+	within 10 "attached" bash -c "devlink port show pci/$pf/$n | grep -q 'opstate attached'"
+done
+for dev in /sys/bus/auxiliary/devices/mlx5_core.sf.*; do
+	devlink dev param set auxiliary/${dev##*/} name enable_eth value true cmode driverinit
+	devlink dev reload auxiliary/${dev##*/}
+	ip link set "$(ls $dev/net)" up
+done
+devlink port function rate add pci/$A/node tx_max 10mbit
+does "unload, with SFs and rates" rmmod twin
+is "nothing left on the auxiliary bus" "$(ls /sys/bus/auxiliary/devices)" ""
 is "nothing left on the bus" "$(ls $sys | grep -c '^1000:')" 0
 if echo scan 2>/dev/null >/sys/kernel/debug/kmemleak; then
 	sleep 6

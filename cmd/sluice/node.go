@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/apply"
@@ -133,9 +135,39 @@ func (n *node) runner(progress func(apply.Event)) *apply.Runner {
 		Journal:  n.journal(),
 		Observe:  n.observe,
 		Refresh:  n.refresh,
+		Hold:     n.hold,
 		Parallel: true,
 		Progress: progress,
 	}
+}
+
+// hold locks VFs as the CNI does for each attachment, in an order that all keep to.
+func (n *node) hold(ctx context.Context, vfs []string) (map[string]string, func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	store, owners := record.In(n.dir), map[string]string{}
+	var locks []func()
+	release := func() {
+		for _, unlock := range locks {
+			unlock()
+		}
+	}
+	for _, vf := range slices.Sorted(slices.Values(vfs)) {
+		unlock, err := store.Lock(ctx, vf)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		locks = append(locks, unlock)
+		switch r, err := store.Load(vf); {
+		case err == nil:
+			owners[vf] = r.Holder()
+		case !errors.Is(err, fs.ErrNotExist):
+			release()
+			return nil, nil, err
+		}
+	}
+	return owners, release, nil
 }
 
 func (n *node) journal() *apply.Journal {

@@ -150,7 +150,8 @@ var errNotBegun = errors.New("the run had not begun")
 
 // readEntry reads a journal file. It fails only when there is no whole first
 // line (errNotBegun), when that is no beginning of a run, or when r does. After
-// a line that makes no sense nothing is believed, and Damage says so.
+// a line that makes no sense nothing is believed but an end as the last line, and
+// Damage says so.
 func readEntry(r io.Reader) (Entry, error) {
 	in := bufio.NewReader(r)
 	line, whole, err := readLine(in)
@@ -181,9 +182,34 @@ func readEntry(r io.Reader) (Entry, error) {
 		}
 		if err := e.add(line); err != nil {
 			e.Damage = fmt.Sprintf("line %d: %v", n, err)
-			return e, nil
+			return e, e.endAfter(in)
 		}
 	}
+}
+
+// endAfter looks in the rest of a damaged file for its end: a last line that says
+// how the run ended was written by a process that had got there, whatever has
+// become of the lines before it.
+func (e *Entry) endAfter(in *bufio.Reader) error {
+	var last []byte
+	for {
+		line, whole, err := readLine(in)
+		if err != nil {
+			return err
+		}
+		if !whole {
+			break
+		}
+		last = line
+	}
+	var r record
+	if e.Outcome == Interrupted && json.Unmarshal(last, &r) == nil && r.Record == recordEnd {
+		damage := e.Damage
+		if err := e.add(last); err != nil {
+			e.Damage = damage + "; last line: " + err.Error()
+		}
+	}
+	return nil
 }
 
 // readLine returns the next line; not whole at the end, and when it is cut short.

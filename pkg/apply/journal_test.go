@@ -168,9 +168,21 @@ func TestJournalDamaged(t *testing.T) {
 	for _, tt := range tests {
 		damage(tt.line, tt.with)
 		e, err := j.Get(1)
-		if err != nil || !strings.HasPrefix(e.Damage, tt.says) || e.Outcome != Interrupted {
-			t.Errorf("%q: %+v, %v; want damage %q and no end", tt.with, e, err, tt.says)
+		want := Reached // its last line says so, and is whole
+		if tt.line == len(lines)-1 {
+			want = Interrupted
 		}
+		if err != nil || !strings.HasPrefix(e.Damage, tt.says) || e.Outcome != want {
+			t.Errorf("%q: %+v, %v; want damage %q and outcome %q", tt.with, e, err, tt.says, want)
+		}
+	}
+	// Cut off after the damage nothing says that it had ended.
+	damage(3, "\x00")
+	if err := os.Truncate(j.path(1), int64(len(bytes.Join(lines[:2], nil))+2+len(lines[3]))); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := j.Get(1); err != nil || e.Outcome != Interrupted {
+		t.Errorf("damaged and cut off: %+v, %v; want no end", e, err)
 	}
 	damage(1, `{"record":"begin"}`)
 	if _, err := j.Get(1); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), j.path(1)) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/plan"
 )
@@ -54,5 +55,34 @@ func (l *look) do(ctx context.Context, s plan.Step) error {
 	if id, ok := s.VF(); ok {
 		l.vf = &id
 	}
+	release, err := l.hold(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer release()
 	return Do(ctx, l.Machine, l.state, s)
+}
+
+// hold keeps others from the VFs that a step touches, and sees that nobody has
+// taken one since the node was looked at.
+func (l *look) hold(ctx context.Context, s plan.Step) (release func(), err error) {
+	vfs := s.VFs(l.state)
+	if l.Hold == nil || len(vfs) == 0 {
+		return func() {}, nil
+	}
+	var addresses []string
+	for _, id := range vfs {
+		addresses = append(addresses, l.state.PF(id.PF).VFs[id.Index].Address)
+	}
+	owners, release, err := l.Hold(ctx, addresses)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range vfs {
+		if owner := owners[addresses[i]]; owner != "" && !l.Drained {
+			release()
+			return nil, fmt.Errorf("%s: %w: held by %s", id, host.ErrBusy, owner)
+		}
+	}
+	return release, nil
 }

@@ -92,6 +92,17 @@ func (s Step) Takes(state nic.State) []Taken {
 	return out
 }
 
+// VFs lists the VFs in state that s changes or takes, in use or not.
+func (s Step) VFs(state nic.State) []nic.VFID {
+	var out []nic.VFID
+	for _, f := range s.touches(state) {
+		if f.vf != nil && vfAt(&state, *f.vf) != nil {
+			out = append(out, *f.vf)
+		}
+	}
+	return out
+}
+
 func allOf(s nic.State, h nic.Handle, sfs bool) []function {
 	pf := s.PF(h)
 	if pf == nil {

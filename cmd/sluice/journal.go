@@ -107,11 +107,14 @@ func firstLine(s string) string {
 }
 
 func rollbackCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "rollback [RUN]",
 		Short: "Bring the node back to what it was before a run, the last one if none is named",
 		Long: `Bring the PFs that a run changed back to what they were before it. Rolling back is
 a run of its own and can be rolled back in turn. VFs that are in use are spared.
+With --all whatever later runs changed goes back too: the node is as it was before
+that run.
 
 Exit status: as of apply.`,
 		Args: cobra.MaximumNArgs(1),
@@ -121,10 +124,15 @@ Exit status: as of apply.`,
 				if err != nil {
 					return apply.Result{}, err
 				}
+				if all {
+					return r.RollbackTo(ctx, id)
+				}
 				return r.Rollback(ctx, id)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "also what later runs changed")
+	return cmd
 }
 
 // runToRollBack is the named run, else the last one that left something: also one

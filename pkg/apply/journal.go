@@ -137,6 +137,46 @@ func (j *Journal) Interrupted() (*Entry, error) {
 	return nil, nil
 }
 
+// since is what run id and all later ones named, and how each of it was before the
+// first of them that did. A later run that cannot be read is an error: nobody knows
+// what it changed.
+func (j *Journal) since(id ID) (before nic.State, spec nic.Spec, err error) {
+	if _, err := j.Get(id); err != nil {
+		return before, spec, err
+	}
+	ids, err := j.ids()
+	if err != nil {
+		return before, spec, err
+	}
+	for _, later := range ids {
+		if later < id {
+			continue
+		}
+		e, err := j.Get(later)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // it had not begun
+		case err != nil:
+			return before, spec, err
+		}
+		for _, pf := range e.Before.PFs {
+			if spec.PF(pf.Handle) == nil {
+				before.PFs = append(before.PFs, pf)
+			}
+		}
+		for _, b := range e.Before.Bonds {
+			if before.Bond(b.Name) == nil && !slices.ContainsFunc(spec.Bonds, func(s nic.BondSpec) bool { return s.Name == b.Name }) {
+				before.Bonds = append(before.Bonds, b)
+			}
+		}
+		if spec.RDMA == "" && e.Spec.RDMA != "" {
+			before.RDMA = e.Before.RDMA
+		}
+		spec = union(spec, e.Spec)
+	}
+	return before, spec, nil
+}
+
 // begin opens the record of a new run, and gives e its number. When it fails
 // nothing of the run is in the journal.
 func (j *Journal) begin(e *Entry) (*writer, error) {

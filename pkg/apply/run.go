@@ -135,17 +135,30 @@ func (r *Runner) Resume(ctx context.Context) (Result, error) {
 // its own that can be rolled back in turn. VFs that are in use now are spared
 // where that can be. An id that is not in the journal is fs.ErrNotExist (refused).
 func (r *Runner) Rollback(ctx context.Context, id ID) (Result, error) {
+	return r.rollback(ctx, id, func() (nic.State, nic.Spec, error) {
+		e, err := r.Journal.Get(id)
+		return e.Before, e.Spec, err
+	})
+}
+
+// RollbackTo makes everything that run id or a later one named what it was before
+// run id. Else as Rollback.
+func (r *Runner) RollbackTo(ctx context.Context, id ID) (Result, error) {
+	return r.rollback(ctx, id, func() (nic.State, nic.Spec, error) { return r.Journal.since(id) })
+}
+
+func (r *Runner) rollback(ctx context.Context, id ID, what func() (nic.State, nic.Spec, error)) (Result, error) {
 	return r.locked(func() (Result, error) {
 		open, err := r.Journal.Interrupted()
 		if err != nil {
 			return refuse(err)
 		}
-		e, err := r.Journal.Get(id)
+		before, spec, err := what()
 		if err != nil {
 			return refuse(err)
 		}
 		return r.run(ctx, KindRollback, id, open, func(now nic.State) nic.Spec {
-			return plan.Spare(plan.Back(e.Before, e.Spec), now)
+			return plan.Spare(plan.Back(before, spec), now)
 		})
 	})
 }

@@ -30,7 +30,12 @@ func observeCommand(o *options) *cobra.Command {
 				cards := state.Cards()
 				return o.print(cmd.OutOrStdout(), struct {
 					Cards []nic.Card `json:"cards"`
-				}{orEmpty(cards)}, func(w io.Writer) { cardTable(w, cards) })
+					Bonds []nic.Bond `json:"bonds,omitempty"`
+					RDMA  nic.RDMA   `json:"rdma,omitzero"`
+				}{orEmpty(cards), state.Bonds, state.RDMA}, func(w io.Writer) {
+					cardTable(w, cards, state)
+					bondTable(w, state)
+				})
 			})
 		},
 	}
@@ -40,7 +45,7 @@ func observeCommand(o *options) *cobra.Command {
 
 // cardTable prints a line for each PF and VF. Cards are told apart by a header
 // line, so that it is plain which ports share a switch.
-func cardTable(w io.Writer, cards []nic.Card) {
+func cardTable(w io.Writer, cards []nic.Card, state nic.State) {
 	if len(cards) == 0 {
 		fmt.Fprintln(w, "no network cards: this machine has no PCI function of class 02")
 		return
@@ -53,9 +58,9 @@ func cardTable(w io.Writer, cards []nic.Card) {
 		tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 		fmt.Fprintln(tw, "  FUNCTION\tID\tDRIVER\tNETDEV\tMAC\tMTU\tESWITCH\tVFS\tREPRESENTOR\tRDMA\tNUMA\tUSE")
 		for _, p := range c.PFs {
-			fmt.Fprintf(tw, "  %s\t%s:%s\t%s\t%s\t%s\t%s\t%s\t%s\t-\t%s\t%s\t-\n",
+			fmt.Fprintf(tw, "  %s\t%s:%s\t%s\t%s\t%s\t%s\t%s\t%s\t-\t%s\t%s\t%s\n",
 				p.Handle, p.Vendor, p.Device, orDash(p.Driver), orDash(p.Uplink.Name), orDash(macText(p.Uplink.MAC)),
-				mtuText(p.Uplink), orDash(string(p.Eswitch)), vfCount(p), orDash(strings.Join(p.RDMA, ",")), numaText(p.NUMA))
+				mtuText(p.Uplink), orDash(string(p.Eswitch)), vfCount(p), orDash(strings.Join(p.RDMA, ",")), numaText(p.NUMA), orDash(portUse(p, state)))
 			for _, v := range p.VFs {
 				mac := v.MAC
 				if v.Netdev.Exists() {
@@ -65,9 +70,62 @@ func cardTable(w io.Writer, cards []nic.Card) {
 					v.Index, v.Address, orDash(v.Driver), orDash(v.Netdev.Name), orDash(macText(mac)), mtuText(v.Netdev),
 					orDash(v.Rep.Netdev.Name), orDash(strings.Join(v.RDMA, ",")), numaText(p.NUMA), orDash(v.InUse()))
 			}
+			for _, f := range p.SFs {
+				fmt.Fprintf(tw, "    sf %d\t%s\t%s\t%s\t%s\t%s\t\t\t%s\t%s\t%s\t%s\n",
+					f.Num, orDash(f.Device), sfState(f), orDash(f.Netdev.Name), orDash(macText(f.MAC)), mtuText(f.Netdev),
+					orDash(f.Rep.Name), orDash(strings.Join(f.RDMA, ",")), numaText(p.NUMA), orDash(f.InUse()))
+			}
 		}
 		tw.Flush()
 	}
+}
+
+// portUse says in which bond a port is, and what of the host runs over it.
+func portUse(p nic.PF, state nic.State) string {
+	use := p.Carries
+	if b := state.BondOf(p.Handle); b != nil {
+		use = append([]string{"in bond " + b.Name}, use...)
+	}
+	return strings.Join(use, ", ")
+}
+
+func sfState(f nic.SF) string {
+	switch {
+	case f.Active && f.Attached:
+		return "attached"
+	case f.Active:
+		return "active"
+	}
+	return "inactive"
+}
+
+// bondTable prints the bonds of uplinks, and whether hardware aggregates them.
+func bondTable(w io.Writer, state nic.State) {
+	for _, b := range state.Bonds {
+		var members []string
+		lag := nic.LAGActive
+		for _, h := range b.Members {
+			members = append(members, h.String())
+			if pf := state.PF(h); pf != nil && pf.LAG != nic.LAGActive {
+				lag = pf.LAG
+			}
+		}
+		fmt.Fprintf(w, "\nbond %s  %s, %s, VF-LAG %s\n", b.Name, b.Mode, upDown(b.Netdev), orDash(string(lag)))
+		fmt.Fprintf(w, "  members  %s\n", orDash(strings.Join(append(members, b.Others...), ", ")))
+		if b.Active != "" {
+			fmt.Fprintf(w, "  active   %s\n", b.Active)
+		}
+	}
+}
+
+func upDown(n nic.Netdev) string {
+	switch {
+	case n.Up && n.Carrier:
+		return "up"
+	case n.Up:
+		return "up without carrier"
+	}
+	return "down"
 }
 
 func orDash(s string) string {

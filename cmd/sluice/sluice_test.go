@@ -344,7 +344,7 @@ func TestEmptyLists(t *testing.T) {
 // A machine without NICs is shown as that.
 func TestEmptyTable(t *testing.T) {
 	var b strings.Builder
-	cardTable(&b, nil)
+	cardTable(&b, nil, nic.State{})
 	if !strings.Contains(b.String(), "no network cards") {
 		t.Error(b.String())
 	}

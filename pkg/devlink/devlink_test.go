@@ -45,6 +45,9 @@ func TestNoSuchDevice(t *testing.T) {
 	} else if !errors.Is(err, want) {
 		t.Errorf("listen: %v", err)
 	}
+	if _, err := c.Rate(nic.PCI("ffff:00:00.0"), RateOf{Port: 1}); !errors.Is(err, want) {
+		t.Errorf("rate: %v, want %v", err, want)
+	}
 	if _, err := c.Param(nic.PCI("ffff:00:00.0"), "x"); !errors.Is(err, want) {
 		t.Errorf("param: %v, want %v", err, want)
 	}

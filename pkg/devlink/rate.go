@@ -51,6 +51,15 @@ func (c *Client) Rates(ctx context.Context) ([]Rate, error) {
 	return out, nil
 }
 
+// Rate reads one; ENODEV as of SetRate.
+func (c *Client) Rate(h nic.Handle, of RateOf) (Rate, error) {
+	m, err := c.one(unix.DEVLINK_CMD_RATE_GET, h, of.attrs()...)
+	if err != nil {
+		return Rate{}, err
+	}
+	return parseRate(m), nil
+}
+
 // SetRate changes a rate. ENODEV: there is no such port or group, or the port has
 // no rate.
 func (c *Client) SetRate(h nic.Handle, of RateOf, r RateChange) error {

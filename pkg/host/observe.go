@@ -15,6 +15,7 @@ import (
 // things, not with the product of any two of their numbers. Parts that m does not
 // have (nil) have nothing.
 func Observe(ctx context.Context, m Machine) (nic.State, error) {
+	ctx = observing(ctx)
 	l, err := read(ctx, m)
 	if err != nil {
 		return nic.State{}, err

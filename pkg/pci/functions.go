@@ -33,6 +33,32 @@ func (s *Sys) Functions(ctx context.Context) ([]Function, error) {
 	}
 }
 
+// Function reads one function of class 02; not ok when there is none at address.
+func (s *Sys) Function(address string) (f Function, ok bool) {
+	var r reader
+	devices, err := openDir(s.path("devices"))
+	if err != nil {
+		return f, false
+	}
+	defer devices.close()
+	f, network, ok := s.function(&r, devices, address, false)
+	if !ok || !network {
+		return Function{}, false
+	}
+	if f.PF == "" {
+		return f, true
+	}
+	// As in the list, a VF without an index under its PF is none.
+	n, _ := s.NumVFs(f.PF)
+	for i := range n {
+		if at, ok := s.VF(f.PF, i); ok && at == address {
+			f.VFIndex, f.NUMA = i, s.numberOf(f.PF, "numa_node", -1)
+			return f, true
+		}
+	}
+	return Function{}, false
+}
+
 // vf is what a PF says about one of its VFs. The node is the PF's too: both sit
 // on one card, and the kernel takes it from the bus (pci_device_add).
 type vf struct {

@@ -50,6 +50,17 @@ func TestFunctions(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("want (-), got (+):\n%s", d)
 	}
+	one := New(tr.root, true)
+	for _, w := range want {
+		if f, ok := one.Function(w.Address); !ok || f != w {
+			t.Errorf("by itself %+v, %v, in the list %+v", f, ok, w)
+		}
+	}
+	for _, no := range []string{"0000:00:1f.2", "0000:99:00.0"} {
+		if f, ok := one.Function(no); ok {
+			t.Errorf("%s is no network function: %+v", no, f)
+		}
+	}
 	for i := range want {
 		want[i].Product, want[i].Serial = "", ""
 	}

@@ -106,7 +106,7 @@ func TestSoftDeviceInLab(t *testing.T) {
 	run("ip", "link", "set", "ra", "up")
 	run("ip", "link", "set", "rb", "up")
 	run("rdma", "link", "add", "soft0", "type", "rxe", "netdev", "ra")
-	t.Cleanup(func() { run("ip", "link", "del", "ra") })
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "ra").Run() }) // and the soft device with it
 
 	list, err := c.Devices(t.Context())
 	if err != nil {

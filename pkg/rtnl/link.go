@@ -20,7 +20,9 @@ type Link struct {
 	Up       bool
 	Carrier  bool
 	Master   int    // ifindex of bridge, bond or OVS; 0 none
+	Lower    int    // ifindex of what it is built on: of a VLAN, say; 0 none
 	Kind     string // "" for a physical one
+	Alias    string // what somebody wrote of it
 
 	// The device that it is a port of ("pci", "0000:03:00.0"); "" for software
 	// interfaces, and for all before Linux 5.14.
@@ -44,10 +46,17 @@ func parseLink(m []byte) (l Link, ok bool) {
 	l.Type = binary.NativeEndian.Uint16(m[2:])
 	l.Ifindex = int(int32(binary.NativeEndian.Uint32(m[4:])))
 	l.Up = binary.NativeEndian.Uint32(m[8:])&unix.IFF_UP != 0
+	elsewhere := false
 	for kind, v := range netlink.Attrs(m[unix.SizeofIfInfomsg:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
 			l.Name = netlink.String(v)
+		case unix.IFLA_IFALIAS:
+			l.Alias = netlink.String(v)
+		case unix.IFLA_LINK:
+			l.Lower = number(v)
+		case unix.IFLA_LINK_NETNSID:
+			elsewhere = true
 		case unix.IFLA_ADDRESS:
 			if len(v) == len(l.MAC) {
 				l.MAC = nic.MAC(v)
@@ -79,6 +88,11 @@ func parseLink(m []byte) (l Link, ok bool) {
 		default:
 			l.Sizes.parse(kind, v)
 		}
+	}
+	// A pair's other end is no lower one, and an ifindex of another namespace says
+	// nothing here.
+	if elsewhere || l.Kind == "veth" || l.Kind == "netkit" || l.Lower == l.Ifindex {
+		l.Lower = 0
 	}
 	return l, l.Ifindex > 0 && l.Name != ""
 }

@@ -121,6 +121,18 @@ func TestLink(t *testing.T) {
 				text(unix.IFLA_PARENT_DEV_NAME, "mlx5_core.sf.2"), text(unix.IFLA_PARENT_DEV_BUS_NAME, "auxiliary")),
 			Link{Ifindex: 7, Name: "ib0", Type: unix.ARPHRD_ETHER, Up: true, ParentBus: "auxiliary", Parent: "mlx5_core.sf.2"},
 		},
+		"a VLAN": {
+			message(name("e.7"), u32(unix.IFLA_LINK, 3), text(unix.IFLA_IFALIAS, "storage"), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "vlan"))),
+			Link{Ifindex: 7, Name: "e.7", Alias: "storage", Type: unix.ARPHRD_ETHER, Up: true, Kind: "vlan", Lower: 3},
+		},
+		"a VLAN of another namespace's": {
+			message(name("e.7"), u32(unix.IFLA_LINK, 3), u32(unix.IFLA_LINK_NETNSID, 0), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "vlan"))),
+			Link{Ifindex: 7, Name: "e.7", Type: unix.ARPHRD_ETHER, Up: true, Kind: "vlan"},
+		},
+		"one end of a pair": {
+			message(name("a"), u32(unix.IFLA_LINK, 3), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "veth"))),
+			Link{Ifindex: 7, Name: "a", Type: unix.ARPHRD_ETHER, Up: true, Kind: "veth"},
+		},
 		"a member of a bridge": {
 			message(name("e"), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_SLAVE_KIND, "bridge"), netlink.Nest(unix.IFLA_INFO_SLAVE_DATA, u8(1, 1)))),
 			Link{Ifindex: 7, Name: "e", Type: unix.ARPHRD_ETHER, Up: true},

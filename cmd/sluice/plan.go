@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/plan"
 )
 
 func planCommand(o *options) *cobra.Command {
 	var file string
+	var drained bool
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show the steps that would be done, and what each costs; touches nothing",
@@ -22,18 +22,20 @@ func planCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				state, spec := w.state, plan.Complete(w.spec, w.state)
-				if problems := plan.Check(spec, state); len(problems) > 0 {
-					return &apply.RefusedError{Problems: problems}
-				}
-				p, err := plan.Unfold(spec, state)
+				r := n.runner(nil)
+				r.Drained = drained
+				p, takesOver, err := r.Preview(cmd.Context(), w.spec)
 				if err != nil {
 					return err
+				}
+				if takesOver != 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "sluice: run %s was interrupted; this takes it over\n", takesOver)
 				}
 				return o.print(cmd.OutOrStdout(), p, func(w io.Writer) { planTable(w, p) })
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&drained, "drain-done", false, "VFs and SFs in use may be taken: whoever used them is gone")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "NodeNIC document, - for standard input")
 	return cmd
 }

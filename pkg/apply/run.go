@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +163,11 @@ func (r *Runner) rollback(ctx context.Context, id ID, what func() (nic.State, ni
 }
 
 func refuse(err error) (Result, error) {
-	return Result{Outcome: Refused}, &RefusedError{Err: err}
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		refused = &RefusedError{Err: err}
+	}
+	return Result{Outcome: Refused}, refused
 }
 
 func (r *Runner) locked(do func() (Result, error)) (Result, error) {
@@ -188,60 +191,34 @@ type job struct {
 }
 
 func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want func(nic.State) nic.Spec) (Result, error) {
-	now, err := r.observe(ctx)
+	o, err := r.look(ctx, kind, open, want)
 	if err != nil {
-		return refuse(fmt.Errorf("observe the node: %w", err))
+		return refuse(err)
 	}
-	before := beginning(now, open)
-	asked := want(now)
-	spec := asked
-	if r.Spare {
-		spec = plan.Spare(asked, now)
-	}
-	spec = plan.Complete(spec, before)
-	if problems := plan.Check(spec, before); len(problems) > 0 {
-		return Result{Outcome: Refused}, &RefusedError{Problems: problems}
-	}
-	scopes := scopesOf(kind, spec, before, open)
-	entry := Entry{Kind: kind, Of: of}
-	plans := make([]plan.Plan, len(scopes))
-	steps := 0
-	for i, s := range scopes {
-		entry.Spec.PFs = append(entry.Spec.PFs, s.want.PFs...)
-		entry.Spec.Bonds = append(entry.Spec.Bonds, s.want.Bonds...)
-		entry.Spec.RDMA = cmp.Or(entry.Spec.RDMA, s.want.RDMA)
-		if s.clear {
-			entry.Clear = append(entry.Clear, s.key)
-		}
-		if plans[i], err = s.foresee(before, now); err != nil {
-			return refuse(err)
-		}
-		steps += len(plans[i].Steps)
-	}
-	if steps == 0 && open == nil {
-		out := unchanged(scopes)
-		if err := r.commit(asked, scopes, out.Scopes); err != nil {
+	if len(o.plan().Steps) == 0 && open == nil {
+		out := unchanged(o.scopes)
+		if err := r.commit(o.asked, o.scopes, out.Scopes); err != nil {
 			return refuse(err)
 		}
 		return out, nil
 	}
-	entry.Before = only(before, entry.Spec)
+	entry := o.entry(kind, of)
 	w, err := r.Journal.begin(&entry)
 	if err != nil {
 		return refuse(err)
 	}
-	j := &job{Runner: r, before: before, open: open, record: w}
+	j := &job{Runner: r, before: o.before, open: open, record: w}
 	out := Result{ID: entry.ID}
 	if open != nil {
 		out.TookOver = open.ID
 	}
-	j.all(ctx, scopes, plans, &out)
-	j.lost = errors.Join(j.lost, r.commit(asked, scopes, out.Scopes))
+	j.all(ctx, o.scopes, o.plans, &out)
+	j.lost = errors.Join(j.lost, r.commit(o.asked, o.scopes, out.Scopes))
 	lost := w.end(out.outcome(), out.err())
 	if lost != nil {
 		// Without an end the next run would take this one for interrupted, and go
 		// by a beginning that is long past.
-		j.takeBack(ctx, scopes, &out, fmt.Errorf("write down the end: %w", lost))
+		j.takeBack(ctx, o.scopes, &out, fmt.Errorf("write down the end: %w", lost))
 		_ = w.end(out.outcome(), out.err()) // lost has the reason if this fails too
 	}
 	out.Outcome = out.outcome()

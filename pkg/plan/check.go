@@ -238,12 +238,22 @@ func (g *goal) driverAtEnd(i int) nic.Driver {
 // host's own traffic and was not named.
 func (c *checker) scope(scope, spec nic.Spec, state nic.State) {
 	state = part(state, scope)
-	before := state
 	var p Plan
 	if err := p.unfold(scope, state.Clone()); err != nil {
 		c.add(Key(scope).String(), err.Error(), "a plan that ends (this is a fault of sluice)")
 		return
 	}
+	c.problems = append(c.problems, Taken(p, state)...)
+	if len(p.Steps) > 0 {
+		c.protect(scope, spec, state, p.Steps[0])
+	}
+}
+
+// Taken names each VF and SF that the steps of p, begun in state, take from
+// somebody who uses it, with the first step that does.
+func Taken(p Plan, state nic.State) []Problem {
+	var c checker
+	state = state.Clone()
 	named := map[string]bool{}
 	for _, s := range p.Steps {
 		for _, t := range s.Takes(state) {
@@ -254,9 +264,7 @@ func (c *checker) scope(scope, spec nic.Spec, state nic.State) {
 		}
 		s.predict(&state)
 	}
-	if len(p.Steps) > 0 {
-		c.protect(scope, spec, before, p.Steps[0])
-	}
+	return c.problems
 }
 
 // protect refuses to touch what the host itself runs over, unless it was named.

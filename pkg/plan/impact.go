@@ -67,25 +67,25 @@ type function struct {
 	sf *nic.SFID
 }
 
-// Taken is something in use that a step would take away from whoever has it.
-type Taken struct {
+// Use is something in use that a step would take away from whoever has it.
+type Use struct {
 	Object string // "pci/0000:03:00.0 vf 3"
 	Why    string // "held by pod/eth0"
 }
 
 // Takes lists the VFs and SFs in state that are in use (nic.VF.InUse) and that s
 // would take away from whoever has them, or change under them.
-func (s Step) Takes(state nic.State) []Taken {
-	var out []Taken
+func (s Step) Takes(state nic.State) []Use {
+	var out []Use
 	for _, f := range s.touches(state) {
 		switch {
 		case f.vf != nil:
 			if v := vfAt(&state, *f.vf); v != nil && v.InUse() != "" {
-				out = append(out, Taken{f.vf.String(), v.InUse()})
+				out = append(out, Use{f.vf.String(), v.InUse()})
 			}
 		case f.sf != nil:
 			if v := sfAt(&state, *f.sf); v != nil && v.InUse() != "" {
-				out = append(out, Taken{f.sf.String(), v.InUse()})
+				out = append(out, Use{f.sf.String(), v.InUse()})
 			}
 		}
 	}

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -173,10 +175,25 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
+// Whatever the text: it is refused with the place of each problem, or what comes
+// out is whole.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(head + "  pfs:\n  - {pf: p0, numVfs: 4, vfGroups: [{range: 0-2, mac: stable}]}\n"))
 	f.Add([]byte(`{"apiVersion":"sluice.dev/v1alpha1","kind":"NodeNIC"}`))
-	state := card()
+	for _, pattern := range []string{"testdata/refused/*.yaml", "../../docs/examples/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(raw)
+		}
+	}
+	state := node()
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		doc, err := Decode(raw)
 		if err != nil {
@@ -184,12 +201,56 @@ func FuzzDecode(f *testing.F) {
 		}
 		spec, err := Resolve(doc, state)
 		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				if !strings.HasPrefix(line, "spec.") {
+					t.Fatalf("a problem without its place: %s", line)
+				}
+			}
 			return
 		}
+		if _, err := ConductOf(doc); err != nil {
+			t.Fatalf("Resolve takes what ConductOf refuses: %v", err)
+		}
+		seen := map[nic.Handle]bool{}
 		for _, p := range spec.PFs {
+			if seen[p.Handle] || state.PF(p.Handle) == nil {
+				t.Fatalf("%s is there twice, or no PF", p.Handle)
+			}
+			seen[p.Handle] = true
 			if p.VFCount != nil && len(p.VFs) > *p.VFCount {
 				t.Fatalf("%s: %d VF entries for %d VFs", p.Handle, len(p.VFs), *p.VFCount)
 			}
+			if p.Bond != nil && *p.Bond != "" && spec.BondOf(p.Handle) == nil {
+				t.Fatalf("%s is in bond %q, which has not got it", p.Handle, *p.Bond)
+			}
+			for i := range p.VFs {
+				wholeSettings(t, p.VFs[i].Settings)
+			}
+			if p.SFs != nil {
+				for i, sf := range *p.SFs {
+					if i > 0 && sf.Num <= (*p.SFs)[i-1].Num {
+						t.Fatalf("%s: SF %d after SF %d", p.Handle, sf.Num, (*p.SFs)[i-1].Num)
+					}
+					wholeSettings(t, sf.Settings)
+				}
+			}
+			wholeSettings(t, p.Settings)
+		}
+		for _, b := range spec.Bonds {
+			for _, h := range b.Members {
+				if p := spec.PF(h); p == nil || p.Bond == nil || *p.Bond != b.Name || !p.Named {
+					t.Fatalf("%s of %s: %+v", h, b.Name, p)
+				}
+			}
 		}
 	})
+}
+
+func wholeSettings(t *testing.T, s nic.Settings) {
+	t.Helper()
+	for name, value := range s {
+		if value == "" || strings.ContainsAny(value, " \n+-") {
+			t.Fatalf("%s is %q", name, value)
+		}
+	}
 }

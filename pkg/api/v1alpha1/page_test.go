@@ -1,0 +1,93 @@
+package v1alpha1
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// paths lists the fields of t as the page writes them: a list of objects ends in [].
+func paths(prefix string, t reflect.Type) []string {
+	var out []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			out = append(out, paths(prefix, f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		path, inner := prefix+name, f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
+			path, inner = path+"[]", inner.Elem()
+		}
+		out = append(out, path)
+		if inner.Kind() == reflect.Struct {
+			out = append(out, paths(path+".", inner)...)
+		}
+	}
+	return out
+}
+
+// onPage lists the fields that the page has a row for. The heading of a section
+// says of what they are, which may be several things.
+func onPage(page string) []string {
+	code := regexp.MustCompile("`([^`]+)`")
+	prefixes := []string{""}
+	var out []string
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "#") {
+			prefixes = prefixes[:0]
+			for _, m := range code.FindAllStringSubmatch(line, -1) {
+				prefixes = append(prefixes, m[1]+".")
+			}
+			if len(prefixes) == 0 {
+				prefixes = append(prefixes, "")
+			}
+		}
+		cell, _, row := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		if m := code.FindStringSubmatch(cell); row && strings.HasPrefix(line, "| `") && m != nil {
+			for _, prefix := range prefixes {
+				out = append(out, prefix+m[1])
+			}
+		}
+	}
+	return out
+}
+
+// docs/document.md has a row for each field that there is, and for no other.
+func TestPageHasEveryField(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/document.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, rows := paths("", reflect.TypeFor[NodeNIC]()), onPage(string(page))
+	for _, f := range fields {
+		switch n := count(rows, f); n {
+		case 1:
+		case 0:
+			t.Errorf("docs/document.md has no row for %s", f)
+		default:
+			t.Errorf("docs/document.md has %d rows for %s", n, f)
+		}
+	}
+	for _, r := range rows {
+		if !slices.Contains(fields, r) {
+			t.Errorf("docs/document.md has a row for %s, which is no field", r)
+		}
+	}
+}
+
+func count(list []string, what string) (n int) {
+	for _, s := range list {
+		if s == what {
+			n++
+		}
+	}
+	return n
+}

@@ -27,7 +27,7 @@ func (r *resolver) bonds(bonds []v1alpha1.Bond) {
 		names[b.Name] = i
 		spec := nic.BondSpec{
 			Name: b.Name, Mode: nic.BondMode(b.Mode), Hash: b.Hash, LACPRate: b.LACPRate, Adopt: b.Adopt,
-			Members: r.members(path, i, b.PFs, member),
+			MTU: r.mtu(path+".mtu", b.MTU), Members: r.members(path, i, b.PFs, member),
 		}
 		switch {
 		case b.Miimon != nil:
@@ -65,6 +65,7 @@ func (r *resolver) bondForm(path string, b v1alpha1.Bond) {
 		o.notAdopted("hash", b.Hash != "")
 		o.notAdopted("miimon", b.Miimon != nil)
 		o.notAdopted("lacpRate", b.LACPRate != "")
+		o.notAdopted("mtu", b.MTU != nil)
 	case b.Hash != "" && mode == nic.ActiveBackup:
 		o.fail(o.at("hash"), "%q in mode %s, which sends through one port and hashes nothing: want no hash, or mode %s or %s", b.Hash, mode, nic.BalanceXOR, nic.IEEE8023AD)
 	case b.LACPRate != "" && mode != nic.IEEE8023AD && mode != "":

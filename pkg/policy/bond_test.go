@@ -28,7 +28,7 @@ func TestBonds(t *testing.T) {
 		"all of it": {
 			`
   pfs: [{select: {vendor: 15b3, device: "1017"}, eswitch: switchdev}, {pf: ens2f0, bond: none}]
-  bonds: [{name: bond0, pfs: [ens1f0, ens1f1], mode: 802.3ad, hash: layer3+4, miimon: 50, lacpRate: fast}]
+  bonds: [{name: bond0, pfs: [ens1f0, ens1f1], mode: 802.3ad, hash: layer3+4, miimon: 50, lacpRate: fast, mtu: 9216}]
 `,
 			nic.Spec{
 				PFs: []nic.PFSpec{
@@ -37,7 +37,7 @@ func TestBonds(t *testing.T) {
 					{Handle: nic.PCI("0000:41:00.0"), Named: true, Bond: &out},
 				},
 				Bonds: []nic.BondSpec{{
-					Name: "bond0", Mode: nic.IEEE8023AD, Hash: "layer3+4", Miimon: 50, LACPRate: "fast", Members: []nic.Handle{p0, p1},
+					Name: "bond0", Mode: nic.IEEE8023AD, Hash: "layer3+4", Miimon: 50, LACPRate: "fast", MTU: 9216, Members: []nic.Handle{p0, p1},
 				}},
 			},
 		},

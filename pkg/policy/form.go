@@ -122,8 +122,9 @@ func (o *object) count(name nic.Setting, field string, value *int, least, most i
 	}
 }
 
-// maxRate is what the VF attributes of a PF can carry (struct ifla_vf_rate).
-const maxRate = 1<<32 - 1
+// maxRate in Mbit/s is an int everywhere. The VF attributes of a PF could carry
+// twice as much (struct ifla_vf_rate).
+const maxRate = 1<<31 - 1
 
 // rate reads a rate into whole Mbit/s. It answers -1 if the rate is left out or
 // wrong.

@@ -219,11 +219,7 @@ func (r *resolver) known(path string, stable bool, pf *nic.PF) {
 }
 
 func vfSpec(g vfGroup, pf *nic.PF, i int, mode nic.Eswitch) nic.VFSpec {
-	var own nic.Limits
-	if i < len(pf.VFs) {
-		own = pf.VFs[i].Limits
-	}
-	out := nic.VFSpec{Driver: g.driver, Settings: clamp(g.settings, own, pf.Limits)}
+	out := nic.VFSpec{Driver: g.driver, Settings: maps.Clone(g.settings)}
 	if g.hasNetdev() {
 		out.MTU = g.mtu
 	}
@@ -239,32 +235,4 @@ func vfSpec(g vfGroup, pf *nic.PF, i int, mode nic.Eswitch) nic.VFSpec {
 		out.Settings = out.Settings.With(nic.NodeGUID, guid).With(nic.PortGUID, guid)
 	}
 	return out
-}
-
-// clamp copies s, with sizes of segmented packets lowered to what the device
-// takes: the limits of the first that tells any. A function that is not there yet
-// is taken to be like its PF.
-func clamp(s nic.Settings, limits ...nic.Limits) nic.Settings {
-	out := maps.Clone(s)
-	for _, name := range []nic.Setting{nic.GSOMax, nic.GROMax, nic.GSOMaxIPv4, nic.GROMaxIPv4} {
-		value, err := strconv.Atoi(out[name])
-		if most := limitOf(name, limits); err == nil && most > 0 && value > most {
-			out[name] = strconv.Itoa(most)
-		}
-	}
-	return out
-}
-
-// limitOf is the most that is known of name, 0 if nothing is. Both GSO sizes
-// have the same bound, tso_max_size (do_setlink).
-func limitOf(name nic.Setting, limits []nic.Limits) int {
-	for _, l := range limits {
-		if most := l[name]; most > 0 {
-			return most
-		}
-		if name == nic.GSOMaxIPv4 && l[nic.GSOMax] > 0 {
-			return l[nic.GSOMax]
-		}
-	}
-	return 0
 }

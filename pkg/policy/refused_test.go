@@ -22,9 +22,8 @@ func node() nic.State {
 			Handle: nic.PCI("0000:03:00.0"), Serial: "MT1", Vendor: "15b3", Device: "1017", Driver: "mlx5_core",
 			Eswitch: nic.Legacy, TotalVFs: 8, NUMA: 0,
 			Uplink: nic.Netdev{Name: "ens1f0", Ifindex: 2, MAC: nic.MAC{4, 0, 0, 0, 0, 1}},
-			Limits: nic.Limits{nic.GSOMax: 262144, nic.Channels: 16},
 			VFs: []nic.VF{
-				{Index: 0, Address: "0000:03:00.2", Limits: nic.Limits{nic.GSOMax: 131072}},
+				{Index: 0, Address: "0000:03:00.2"},
 				{Index: 1, Address: "0000:03:00.3"},
 			},
 		},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -165,7 +166,7 @@ func (r *resolver) forPF(w *wish, pf *nic.PF) nic.PFSpec {
 	_, named := r.named[pf.Handle]
 	spec := nic.PFSpec{
 		Handle: pf.Handle, Eswitch: nic.Eswitch(w.entry.Eswitch), VFCount: w.entry.NumVFs, Named: named,
-		Settings: clamp(w.settings, pf.Limits),
+		Settings: maps.Clone(w.settings),
 	}
 	if w.entry.Bond == none {
 		out := ""

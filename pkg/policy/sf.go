@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/nic"
@@ -43,11 +44,7 @@ func (r *resolver) specsOf(g sfGroup, pf *nic.PF) []nic.SFSpec {
 	var out []nic.SFSpec
 	for _, part := range g.nums {
 		for num := part.First; num <= part.Last; num++ {
-			var own nic.Limits
-			if sf := pf.SF(num); sf != nil {
-				own = sf.Limits
-			}
-			s := nic.SFSpec{Num: num, MTU: g.mtu, RepMTU: g.mtu, Settings: clamp(g.settings, own, pf.Limits)}
+			s := nic.SFSpec{Num: num, MTU: g.mtu, RepMTU: g.mtu, Settings: maps.Clone(g.settings)}
 			if g.stableMAC {
 				mac := StableSFMAC(*pf, num)
 				s.MAC = &mac

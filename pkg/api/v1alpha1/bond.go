@@ -23,8 +23,12 @@ type Bond struct {
 	// LACPRate is slow or fast, with 802.3ad. Left out: as it is.
 	LACPRate string `json:"lacpRate,omitempty"`
 
+	// MTU of the bond and of its members, in bytes without the Ethernet header, 68
+	// to 65535: a member has none of its own.
+	MTU *int `json:"mtu,omitempty"`
+
 	// Adopt says that somebody else makes the bond (ifupdown, netplan,
 	// NetworkManager, systemd-networkd): sluice waits for it and neither makes nor
-	// changes it. Hash, miimon and lacpRate are then left out.
+	// changes it. Hash, miimon, lacpRate and mtu are then left out.
 	Adopt bool `json:"adopt,omitempty"`
 }

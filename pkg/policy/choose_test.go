@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -107,6 +108,9 @@ func TestB07NamesAreWhole(t *testing.T) {
 		t.Error(d)
 	}
 	// An empty name must not become "every PF", nor "the PF without a name".
+	if got := choose(v1alpha1.Select{PFNames: []string{""}}, state); len(got) != 0 {
+		t.Errorf("an empty name chooses %s", got[0].Handle)
+	}
 	for _, names := range []string{"['']", "[]"} {
 		if got := refused(t, "  pfs: [{select: {pfNames: "+names+"}}]\n", state); !strings.HasPrefix(got, "spec.pfs[0].select") {
 			t.Error(got)

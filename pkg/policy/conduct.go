@@ -19,7 +19,7 @@ type Conduct struct {
 // Probe is what must hold after a change for it to stay.
 type Probe struct {
 	Addresses    []netip.Addr // which answer
-	DefaultRoute bool         // there is one if there was, and its gateway answers
+	DefaultRoute bool         // there is one, if there was
 	Timeout      time.Duration
 }
 

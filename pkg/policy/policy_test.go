@@ -161,6 +161,17 @@ func TestDecodeMarkers(t *testing.T) {
 	}
 }
 
+// An address is a text also without quotes, where YAML 1.1 has numbers to base 60.
+func TestAddressesNeedNoQuotes(t *testing.T) {
+	doc, err := Decode([]byte(head + "  pfs:\n  - pf: 0000:03:00.0\n  - pf: 0000:03:00.1\n    vfGroups: []\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resolve(doc, card()); err != nil {
+		t.Error(err)
+	}
+}
+
 // All problems come at once, so that nobody mends a document one by one.
 func TestAllProblemsAtOnce(t *testing.T) {
 	doc, err := Decode([]byte(head + "  pfs:\n  - {pf: p9}\n  - {pf: p0, eswitch: x, numVfs: 4, vfGroups: [{mac: z}]}\n"))

@@ -80,11 +80,11 @@ type Pool struct {
 // Probe is what must hold after a change. If it does not within the timeout, the
 // node goes back to what was before.
 type Probe struct {
-	// Addresses must answer: IP addresses such as 192.0.2.1 or 2001:db8::1.
+	// Addresses must answer an ICMP echo: IP addresses such as 192.0.2.1 or 2001:db8::1.
 	Addresses []string `json:"addresses,omitempty"`
 
 	// DefaultRoute: if there was a default route before, there must be one after,
-	// and its gateway must answer.
+	// over an interface that is up and has carrier.
 	DefaultRoute bool `json:"defaultRoute,omitempty"`
 
 	// Timeout is how long they may take, a duration such as 30s or 2m, from 1s to

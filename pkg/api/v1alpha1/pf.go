@@ -99,7 +99,7 @@ type VFGroup struct {
 
 	// GUID is a policy for InfiniBand: "stable" gives each VF a GUID that follows
 	// from the card's serial number, the port and the VF's index, for node and
-	// port alike; "driver" or nothing leaves it to the driver.
+	// port alike; "driver" or nothing leaves it to the driver. Legacy mode.
 	GUID string `json:"guid,omitempty"`
 
 	// Trust lets the VF change its address and go promiscuous. Legacy mode.
@@ -117,6 +117,7 @@ type VFGroup struct {
 
 	// VDPA is the vDPA device of the VF and who drives it: none, vhost
 	// (/dev/vhost-vdpa-N, for virtual machines) or virtio (a virtio netdev here).
+	// Switchdev mode.
 	VDPA string `json:"vdpa,omitempty"`
 }
 
@@ -152,11 +153,11 @@ type FunctionSettings struct {
 	// representor alone.
 	MTU *int `json:"mtu,omitempty"`
 
-	// RoCE says whether the function can have RDMA over Ethernet.
+	// RoCE says whether the function can have RDMA over Ethernet. Switchdev mode.
 	RoCE *bool `json:"roce,omitempty"`
 
 	// EventQueues is how many the function may have (max_io_eqs), 0 to 65535; they
-	// bound its channels and take interrupts.
+	// bound its channels and take interrupts. Switchdev mode.
 	EventQueues *int `json:"eventQueues,omitempty"`
 
 	// MinRate and MaxRate are what the function gets at least and at most of the

@@ -54,6 +54,19 @@ type doer struct {
 	pf    *nic.PF
 }
 
+// set sets a setting on a machine that has any.
+func (d doer) set(do func(host.Settings) error) error {
+	if d.m.Settings == nil {
+		return none()
+	}
+	return do(d.m.Settings)
+}
+
+// none is of a machine that lacks a whole part.
+func none() error {
+	return fmt.Errorf("%w: this machine has no such thing", host.ErrNotSupported)
+}
+
 func unknown(a plan.Action) error { return fmt.Errorf("do %q: unknown kind of step", a) }
 
 func (d doer) port(a plan.Action) error {
@@ -65,7 +78,7 @@ func (d doer) port(a plan.Action) error {
 	case plan.SetEswitch:
 		return d.m.Devlink.SetEswitch(d.ctx, a.PF, a.To)
 	case plan.SetPF:
-		return d.m.Settings.SetPF(d.ctx, *d.pf, a.Setting, a.To)
+		return d.set(func(m host.Settings) error { return m.SetPF(d.ctx, *d.pf, a.Setting, a.To) })
 	}
 	return unknown(a)
 }
@@ -90,7 +103,7 @@ func (d doer) vf(s plan.Step) error {
 	case plan.SetRepMTU:
 		return d.m.Links.SetMTU(d.ctx, v.Rep.Netdev.Ifindex, a.To)
 	case plan.SetVF:
-		return d.m.Settings.SetVF(d.ctx, *d.pf, id.Index, a.Setting, a.To)
+		return d.set(func(m host.Settings) error { return m.SetVF(d.ctx, *d.pf, id.Index, a.Setting, a.To) })
 	}
 	return unknown(s.Action)
 }
@@ -116,12 +129,15 @@ func (d doer) sf(s plan.Step) error {
 	case plan.SetSFRepMTU:
 		return d.m.Links.SetMTU(d.ctx, f.Rep.Ifindex, a.To)
 	case plan.SetSF:
-		return d.m.Settings.SetSF(d.ctx, *d.pf, id.Num, a.Setting, a.To)
+		return d.set(func(m host.Settings) error { return m.SetSF(d.ctx, *d.pf, id.Num, a.Setting, a.To) })
 	}
 	return unknown(s.Action)
 }
 
 func (d doer) bond(a plan.Action) error {
+	if d.m.Bonds == nil {
+		return none()
+	}
 	switch a := a.(type) {
 	case plan.AddBond:
 		return d.m.Bonds.AddBond(d.ctx, nic.BondSpec{
@@ -175,6 +191,9 @@ func (d doer) member(bond string, h nic.Handle, do func(ctx context.Context, bon
 }
 
 func (d doer) node(a plan.Action) error {
+	if d.m.RDMA == nil {
+		return none()
+	}
 	switch a := a.(type) {
 	case plan.SetRDMA:
 		return d.m.RDMA.SetMode(d.ctx, a.To)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -27,12 +28,17 @@ func observeCommand(o *options) *cobra.Command {
 					report := o.capabilities(cmd.Context(), state)
 					return o.print(cmd.OutOrStdout(), report, func(w io.Writer) { capabilityTable(w, report) })
 				}
+				rdma, err := n.machine.RDMA.Devices(cmd.Context())
+				if err != nil {
+					return err
+				}
 				cards := state.Cards()
 				return o.print(cmd.OutOrStdout(), struct {
-					Cards []nic.Card `json:"cards"`
-					Bonds []nic.Bond `json:"bonds,omitempty"`
-					RDMA  nic.RDMA   `json:"rdma,omitzero"`
-				}{orEmpty(cards), state.Bonds, state.RDMA}, func(w io.Writer) {
+					Cards       []nic.Card        `json:"cards"`
+					Bonds       []nic.Bond        `json:"bonds,omitempty"`
+					RDMA        nic.RDMA          `json:"rdma,omitzero"`
+					RDMADevices []host.RDMADevice `json:"rdmaDevices,omitempty"`
+				}{orEmpty(cards), state.Bonds, state.RDMA, rdma}, func(w io.Writer) {
 					cardTable(w, cards, state)
 					bondTable(w, state)
 				})

@@ -349,20 +349,20 @@ type RDMA interface {
 
 // RDMADevice is one RDMA device and the files through which programs use it.
 type RDMADevice struct {
-	Name     string
-	Parent   string   // PCI address or auxiliary device; "" for soft devices
-	Netdev   string   // for soft devices: the netdev they sit on
-	Files    []string // /dev/infiniband/uverbsN and the like, without rdma_cm
-	NodeGUID string   // eight octets, colon-separated; "" when not said
-	Ports    []RDMAPort
+	Name     string     `json:"name"`
+	Parent   string     `json:"parent,omitempty"`   // PCI address or auxiliary device; "" for soft devices
+	Netdev   string     `json:"netdev,omitempty"`   // for soft devices: the netdev they sit on
+	Files    []string   `json:"files,omitempty"`    // /dev/infiniband/uverbsN and the like, without rdma_cm
+	NodeGUID string     `json:"nodeGUID,omitempty"` // eight octets, colon-separated; "" when not said
+	Ports    []RDMAPort `json:"ports,omitempty"`
 }
 
 // RDMAPort is one port of an RDMA device.
 type RDMAPort struct {
-	Number    int
-	LinkLayer string // InfiniBand, Ethernet
-	State     string // ACTIVE, DOWN, ...
-	Netdev    string // "" none in this namespace
+	Number    int    `json:"number"`
+	LinkLayer string `json:"linkLayer,omitempty"` // InfiniBand, Ethernet
+	State     string `json:"state,omitempty"`     // ACTIVE, DOWN, ...
+	Netdev    string `json:"netdev,omitempty"`    // "" none in this namespace
 }
 
 // Netns opens other network namespaces.

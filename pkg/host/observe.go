@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -80,6 +81,10 @@ func read(ctx context.Context, m Machine) (l lists, err error) {
 	return l, err
 }
 
+// kindOVS is the kind of an Open vSwitch datapath and of its internal interfaces
+// (net/openvswitch/vport-internal_dev.c).
+const kindOVS = "openvswitch"
+
 // join holds the lists, each indexed by what the next one refers to.
 type join struct {
 	devices  map[nic.Handle]DevlinkDevice
@@ -88,6 +93,7 @@ type join struct {
 	byIndex  map[int]Link
 	byParent map[string][]Link
 	above    map[int][]int    // ifindexes of what is built on an interface
+	ovs      []int            // ifindexes of Open vSwitch's own interfaces
 	uses     map[int][]string // by ifindex
 	bonds    []Bond
 	lag      map[string]nic.LAG
@@ -131,6 +137,9 @@ func newJoin(l lists) join {
 		if l.Parent != "" {
 			j.byParent[l.Parent] = append(j.byParent[l.Parent], l)
 		}
+		if l.Kind == kindOVS {
+			j.ovs = append(j.ovs, l.Ifindex)
+		}
 		if l.Master != 0 {
 			j.above[l.Ifindex] = append(j.above[l.Ifindex], l.Master)
 		}
@@ -149,8 +158,33 @@ func newJoin(l lists) join {
 	return j
 }
 
+// portCarries is what of the host runs over a port: over its uplink, and over VFs
+// and SFs that the host keeps for itself.
+func (j join) portCarries(p nic.PF) []string {
+	var out []string
+	if p.Uplink.Exists() {
+		out = j.carries(p.Uplink.Ifindex)
+	}
+	for _, v := range p.VFs {
+		if v.Netdev.Exists() {
+			for _, what := range j.carries(v.Netdev.Ifindex) {
+				out = append(out, fmt.Sprintf("%s (vf %d)", what, v.Index))
+			}
+		}
+	}
+	for _, f := range p.SFs {
+		if f.Netdev.Exists() {
+			for _, what := range j.carries(f.Netdev.Ifindex) {
+				out = append(out, fmt.Sprintf("%s (sf %d)", what, f.Num))
+			}
+		}
+	}
+	return out
+}
+
 // carries is what runs over an interface or over what is built on it: a VLAN on a
-// bond of it, say.
+// bond of it, say. Of an Open vSwitch bridge the kernel does not say which internal
+// interface hangs together with which port, so a port carries what runs over any.
 func (j join) carries(ifindex int) []string {
 	var out []string
 	seen := map[int]bool{0: true}
@@ -159,6 +193,9 @@ func (j join) carries(ifindex int) []string {
 			seen[i] = true
 			out = append(out, j.uses[i]...)
 			todo = append(todo, j.above[i]...)
+			if j.byIndex[i].Kind == kindOVS {
+				todo = append(todo, j.ovs...)
+			}
 		}
 	}
 	slices.Sort(out)
@@ -198,9 +235,6 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 	uplink := j.uplink(h, f.Address)
 	p.Uplink, p.PortName, p.SwitchID = uplink.Netdev, uplink.PortName, uplink.SwitchID
 	p.InfiniBand, p.LAG = uplink.InfiniBand, j.lag[f.Address]
-	if uplink.Exists() {
-		p.Carries = j.carries(uplink.Ifindex)
-	}
 	p.SFs = j.subfunctions(h, f.Address)
 	p.RDMA = j.rdmaOf(f.Address, uplink.Netdev)
 	reps := j.representors(h, f.Address)
@@ -214,6 +248,7 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 		}
 		p.VFs = append(p.VFs, j.vf(v, reps[i], uplink, d.Eswitch))
 	}
+	p.Carries = j.portCarries(p)
 	return p
 }
 

@@ -73,11 +73,11 @@ func (f Facts) driverOffers(pf PF, p part) []Finding {
 	if found, seen := f.seen(pf.Driver, p); seen {
 		return []Finding{found}
 	}
-	if pf.Foreign {
+	if pf.Foreign != "" {
 		return []Finding{{
-			Answer: Unknown, From: "/sys/module/" + pf.Module + "/taint",
-			What:   fmt.Sprintf("%s is module %s, which was built outside the kernel: the kernel's options do not tell whether it offers %s", pf.Driver, pf.Module, p),
-			Change: "look at what it does with a flow: sluice flows",
+			Answer: Unknown, From: pf.Foreign,
+			What:   fmt.Sprintf("%s was not built with this kernel: the kernel's options do not tell whether it offers %s", pf.Driver, p),
+			Change: "look at what it does: sluice flows shows which rules it has taken",
 		}}
 	}
 	names, known := drivers[pf.Driver][p]

@@ -65,8 +65,8 @@ type Switch struct {
 	TCPolicy  string `json:"tcPolicy,omitempty"` // none, skip_sw or skip_hw
 	MaxIdle   string `json:"maxIdle,omitempty"`  // milliseconds; "" is the default, 10000
 
-	// Datapath is what ovs-vswitchd found that the kernel's datapath can (table
-	// Datapath, column capabilities); nil before the first bridge.
+	// Datapath is what ovs-vswitchd found that the kernel's datapath can, in its own
+	// words (dpif/show-dp-features): "CT state": "Yes"; nil before the first bridge.
 	Datapath map[string]string `json:"datapath,omitempty"`
 
 	// The daemon: its version, and from 3.7 on whether it offloads at present
@@ -97,7 +97,7 @@ type PF struct {
 	Netdev    string      `json:"netdev,omitempty"`
 	Driver    string      `json:"driver,omitempty"`
 	Module    string      `json:"module,omitempty"`  // kernel module of the driver
-	Foreign   bool        `json:"foreign,omitempty"` // the module was built outside the kernel's tree
+	Foreign   string      `json:"foreign,omitempty"` // file that tells that the driver is not of the kernel's tree; "" it is
 	Eswitch   nic.Eswitch `json:"eswitch,omitempty"` // "" no eswitch can be set
 	TotalVFs  int         `json:"totalVFs"`
 	VFs       int         `json:"vfs"`

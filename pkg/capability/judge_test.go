@@ -151,7 +151,7 @@ func TestFindingsAgree(t *testing.T) {
 		for i := range r.IntN(4) {
 			f.PFs = append(f.PFs, PF{
 				Handle: nic.PCI(fmt.Sprintf("0000:03:00.%d", i)), Card: pick("A", "B"), Driver: pick("", "mlx5_core", "ice", "igb", "other"),
-				Foreign: r.IntN(4) == 0, Eswitch: nic.Eswitch(pick("", "legacy", "switchdev")), TotalVFs: r.IntN(3),
+				Foreign: pick("", "", "", "/sys/module/x/taint"), Eswitch: nic.Eswitch(pick("", "legacy", "switchdev")), TotalVFs: r.IntN(3),
 				TCOffload: pick("", "on", "off"), Encap: pick("", "none", "basic"), InHW: InHW{Rules: r.IntN(2)},
 			})
 		}

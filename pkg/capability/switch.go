@@ -54,8 +54,13 @@ func daemon(s Switch) []Finding {
 		}
 		out = append(out, found)
 	}
-	if v, ok := s.Datapath["recirc"]; ok && v != "true" {
-		out = append(out, Finding{Answer: No, What: "the kernel's datapath does not recirculate", From: "Datapath capabilities", Change: "run a newer kernel"})
+	for _, name := range []string{"Recirc", "CT state", "CT zone", "CT mark"} {
+		if s.Datapath[name] == "No" {
+			out = append(out, Finding{
+				Answer: No, What: "the datapath cannot " + name, From: "dpif/show-dp-features",
+				Change: "run a newer kernel, with the openvswitch module of its own",
+			})
+		}
 	}
 	return out
 }

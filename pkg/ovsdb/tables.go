@@ -10,7 +10,6 @@ const (
 	TableBridge      = "Bridge"
 	TablePort        = "Port"
 	TableInterface   = "Interface"
-	TableDatapath    = "Datapath"
 )
 
 // OpenVSwitch is the one row of the root table.
@@ -62,13 +61,3 @@ type Interface struct {
 func InterfaceColumns() []string {
 	return []string{"_uuid", "name", "ofport", "error", "external_ids"}
 }
-
-// Datapath is a kind of datapath that ovs-vswitchd uses; rows are its own.
-type Datapath struct {
-	UUID         UUID   `json:"_uuid"`
-	Version      string `json:"datapath_version"` // the kernel's openvswitch module, or "<built-in>" in userspace
-	Capabilities Map    `json:"capabilities"`
-}
-
-// DatapathColumns are the columns of Datapath.
-func DatapathColumns() []string { return []string{"_uuid", "datapath_version", "capabilities"} }

@@ -21,30 +21,33 @@ func (r Reader) openVSwitch(ctx context.Context) capability.Switch {
 	if s.Endpoint == "" {
 		s.Endpoint = ovsdb.DefaultEndpoint
 	}
-	if err := settings(ctx, &s); err != nil {
+	bridge, err := settings(ctx, &s)
+	if err != nil {
 		s.Error = err.Error()
 	}
-	if err := r.daemon(ctx, &s); err != nil {
+	if err := r.daemon(ctx, &s, bridge); err != nil {
 		s.DaemonError = err.Error()
 	}
 	return s
 }
 
-func settings(ctx context.Context, s *capability.Switch) error {
+// settings reads what is configured, and the name of a bridge, "" for none.
+func settings(ctx context.Context, s *capability.Switch) (bridge string, err error) {
 	c, err := ovsdb.Connect(ctx, s.Endpoint)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer c.Close()
 	out, err := c.Transact(ctx,
 		ovsdb.Select(ovsdb.TableOpenVSwitch, ovsdb.All(), ovsdb.OpenVSwitchColumns()...),
-		ovsdb.Select(ovsdb.TableDatapath, ovsdb.All(), ovsdb.DatapathColumns()...))
+		// In userspace ("netdev") there are no representors.
+		ovsdb.Select(ovsdb.TableBridge, ovsdb.Where{{Column: "datapath_type", Function: "!=", Value: "netdev"}}, ovsdb.BridgeColumns()...))
 	if err != nil {
-		return err
+		return "", err
 	}
 	var roots []ovsdb.OpenVSwitch
 	if err := out[0].Decode(&roots); err != nil {
-		return err
+		return "", err
 	}
 	for _, root := range roots { // at most one
 		s.HWOffload = root.OtherConfig["hw-offload"] == "true"
@@ -52,41 +55,50 @@ func settings(ctx context.Context, s *capability.Switch) error {
 		s.MaxIdle = root.OtherConfig["max-idle"]
 		s.Version, _ = root.OVSVersion.One()
 	}
-	var datapaths []ovsdb.Datapath
-	if err := out[1].Decode(&datapaths); err != nil {
-		return err
+	var bridges []ovsdb.Bridge
+	if err := out[1].Decode(&bridges); err != nil {
+		return "", err
 	}
-	for _, d := range datapaths {
-		if d.Version != "<built-in>" { // that one is in userspace
-			s.Datapath = d.Capabilities
+	for _, b := range bridges { // the first by name, so that each look asks the same
+		if bridge == "" || b.Name < bridge {
+			bridge = b.Name
 		}
 	}
-	return nil
+	return bridge, nil
 }
 
-// daemon asks ovs-vswitchd itself.
-func (r Reader) daemon(ctx context.Context, s *capability.Switch) error {
+// daemon asks ovs-vswitchd itself. Commands that it does not know are left out.
+func (r Reader) daemon(ctx context.Context, s *capability.Switch, bridge string) error {
 	socket, err := unixctl.Socket(r.RunDir, "ovs-vswitchd")
 	if err != nil {
 		return err
 	}
-	version, err := unixctl.Call(ctx, socket, "version")
+	ask := func(command string, args ...string) (string, error) {
+		out, err := unixctl.Call(ctx, socket, command, args...)
+		var refused *unixctl.Error
+		if errors.As(err, &refused) {
+			return "", nil
+		}
+		return out, err
+	}
+	version, err := ask("version")
 	if err != nil {
 		return err
 	}
 	if v := parseVersion(version); v != "" {
 		s.Version = v
 	}
-	show, err := unixctl.Call(ctx, socket, "dpif/offload/show")
-	var refused *unixctl.Error
-	if errors.As(err, &refused) {
-		return nil // before 3.7 there is no such command
-	}
+	show, err := ask("dpif/offload/show")
 	if err != nil {
 		return err
 	}
 	s.Offloading = parseOffloading(show)
-	return nil
+	if bridge == "" {
+		return nil
+	}
+	features, err := ask("dpif/show-dp-features", bridge)
+	s.Datapath = parseFeatures(features)
+	return err
 }
 
 // parseVersion reads "ovs-vswitchd (Open vSwitch) 3.5.0" and what may follow it.
@@ -111,4 +123,21 @@ func parseOffloading(text string) *bool {
 		return &on
 	}
 	return nil
+}
+
+// parseFeatures reads lines such as "CT state: Yes" (ofproto/ofproto-dpif.c,
+// dpif_show_support); nil when there are none.
+func parseFeatures(text string) map[string]string {
+	var out map[string]string
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if !ok || name == "" {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = value
+	}
+	return out
 }

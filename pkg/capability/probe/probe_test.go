@@ -68,6 +68,7 @@ func (tr tree) data(name string) string {
 func (tr tree) mlx5(taint string) {
 	tr.link("../../../../module/mlx5_core", "/sys/bus/pci/drivers/mlx5_core/module")
 	tr.file("/sys/module/mlx5_core/taint", taint+"\n")
+	tr.file("/sys/module/mlx5_core/initstate", "live\n")
 }
 
 // reader reads the tree, and an Open vSwitch that is not there.
@@ -351,6 +352,24 @@ func TestRulesInHardware(t *testing.T) {
 	}
 }
 
+// A driver that passes for built in, and is not among what the kernel was built
+// with, came from elsewhere.
+func TestDriverThatIsNotBuiltIn(t *testing.T) {
+	const release = "6.12.0"
+	for builtin, want := range map[string]string{
+		"kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko\n": "",
+		"kernel/drivers/net/ethernet/intel/igb/igb.ko\n":                "/lib/modules/" + release + "/modules.builtin",
+	} {
+		tr := newTree(t, release)
+		tr.link("../../../../module/mlx5_core", "/sys/bus/pci/drivers/mlx5_core/module")
+		tr.file("/sys/module/mlx5_core/drivers/pci:mlx5_core", "")
+		tr.file("/lib/modules/"+release+"/modules.builtin", builtin)
+		if p := tr.reader().Read(t.Context(), card()).PFs[0]; p.Foreign != want || p.Module != "mlx5_core" {
+			t.Errorf("%q: %+v", builtin, p)
+		}
+	}
+}
+
 func TestIOMMUAndRDMA(t *testing.T) {
 	tr := newTree(t, "6.12.0")
 	tr.file("/proc/cmdline", "root=/dev/vda intel_iommu=off quiet iommu=pt\n")
@@ -440,6 +459,13 @@ func TestSwitchTexts(t *testing.T) {
 	}
 	if got := parseOffloading("Globally enabled: false\n"); got == nil || *got {
 		t.Errorf("offloading: %v", got)
+	}
+	want := map[string]string{"Recirc": "Yes", "CT state": "No", "Max VLAN headers": "2"}
+	if d := cmp.Diff(want, parseFeatures("Recirc: Yes\nCT state: No\n\nMax VLAN headers: 2\nnothing\n")); d != "" {
+		t.Error(d)
+	}
+	if got := parseFeatures(""); got != nil {
+		t.Errorf("features of nothing: %v", got)
 	}
 	if got := parseOffloading("nothing of the kind\n"); got != nil {
 		t.Errorf("offloading: %v", *got)

@@ -36,7 +36,7 @@ func (r Reader) Read(ctx context.Context, state nic.State) capability.Facts {
 	}
 	f.RDMA.AtBoot = state.RDMA.AtBoot
 	for i := range f.PFs {
-		r.driver(&f.PFs[i])
+		r.driver(&f.PFs[i], f.Kernel.Release)
 		f.PFs[i].InHW = r.inHW(ctx, state.PFs[i])
 	}
 	return f
@@ -85,19 +85,37 @@ func (r Reader) iommu() capability.IOMMU {
 	return out
 }
 
-// driver finds out whose module the PF's driver is. A module built outside the
-// kernel's tree taints it with O (Documentation/admin-guide/tainted-kernels.rst).
-func (r Reader) driver(p *capability.PF) {
+// driver finds out whose module the PF's driver is.
+func (r Reader) driver(p *capability.PF, release string) {
 	if p.Driver == "" {
 		return
 	}
-	target, err := os.Readlink(r.path("/sys/bus/pci/drivers/" + p.Driver + "/module"))
-	if err == nil {
+	if target, err := os.Readlink(r.path("/sys/bus/pci/drivers/" + p.Driver + "/module")); err == nil {
 		p.Module = filepath.Base(target)
-		p.Foreign = strings.Contains(r.line("/sys/module/"+p.Module+"/taint"), "O")
+		p.Foreign = r.foreign(p.Module, release)
 	}
-	_, err = os.Lstat(r.path("/sys/kernel/debug/mlx5/" + p.Handle.Name + "/ct"))
+	_, err := os.Lstat(r.path("/sys/kernel/debug/mlx5/" + p.Handle.Name + "/ct"))
 	p.Conntrack = err == nil
+}
+
+// foreign names the file that tells that a module is not of the kernel's tree: it
+// taints the kernel with O (Documentation/admin-guide/tainted-kernels.rst), or
+// passes for built in (no initstate: Documentation/ABI/testing/sysfs-module) while
+// the kernel's list of those does not have it.
+func (r Reader) foreign(module, release string) string {
+	taint := "/sys/module/" + module + "/taint"
+	if strings.Contains(r.line(taint), "O") {
+		return taint
+	}
+	if _, err := os.Lstat(r.path("/sys/module/" + module + "/initstate")); err == nil {
+		return ""
+	}
+	builtin := "/lib/modules/" + release + "/modules.builtin"
+	b, err := os.ReadFile(r.path(builtin))
+	if err != nil || parseModules(b, "")[strings.ReplaceAll(module, "-", "_")] {
+		return ""
+	}
+	return builtin
 }
 
 // inHW counts the rules in hardware on the PF's ports. A port that cannot be read

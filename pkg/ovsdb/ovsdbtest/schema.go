@@ -35,9 +35,6 @@ func schema() map[string]table {
 			"bridges": refs("Bridge", 0), "next_cfg": one("integer"), "cur_cfg": one("integer"),
 			"other_config": strings, "external_ids": strings, "ovs_version": optional("string"),
 		}},
-		"Datapath": {columns: map[string]column{
-			"datapath_version": one("string"), "capabilities": strings,
-		}},
 		"Bridge": {index: "name", columns: map[string]column{
 			"name": name, "datapath_type": one("string"), "ports": refs("Port", 0),
 			"other_config": strings, "external_ids": strings, "fail_mode": optional("string"),

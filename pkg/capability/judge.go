@@ -173,7 +173,7 @@ func fromWire(f Facts) []Finding {
 		case "on":
 			found.Answer = Yes
 		case "off":
-			found.Answer, found.Change = No, fmt.Sprintf("ethtool -K %s hw-tc-offload on", p.Netdev)
+			found.Answer, found.Change = No, fmt.Sprintf("write \"hwTCOffload: true\" for it into the node's document, or ethtool -K %s hw-tc-offload on", p.Netdev)
 		default:
 			found.Answer, found.What = Unknown, fmt.Sprintf("hw-tc-offload of %s cannot be read", p.Handle)
 			found.Change = "look with ethtool -k"
@@ -198,7 +198,7 @@ func tunnel(kind string) func(Facts) []Finding {
 			if p.Encap == "none" {
 				out = append(out, Finding{
 					Answer: No, What: fmt.Sprintf("encap-mode of %s is none", p.Handle), From: "devlink",
-					Change: fmt.Sprintf("devlink dev eswitch set %s encap-mode basic, while no rules are offloaded", p.Handle),
+					Change: fmt.Sprintf("write \"encapMode: basic\" for it into the node's document, or devlink dev eswitch set %s encap-mode basic", p.Handle),
 				})
 			}
 		}

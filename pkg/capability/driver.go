@@ -74,10 +74,14 @@ func (f Facts) driverOffers(pf PF, p part) []Finding {
 		return []Finding{found}
 	}
 	if pf.Foreign != "" {
+		change := "see what came with the driver, or try"
+		if p == partFlows || p == partConntrack || p == partTunnels {
+			change = "look at what it does: sluice flows shows which rules it has taken"
+		}
 		return []Finding{{
 			Answer: Unknown, From: pf.Foreign,
 			What:   fmt.Sprintf("%s was not built with this kernel: the kernel's options do not tell whether it offers %s", pf.Driver, p),
-			Change: "look at what it does: sluice flows shows which rules it has taken",
+			Change: change,
 		}}
 	}
 	names, known := drivers[pf.Driver][p]

@@ -40,6 +40,24 @@ func (r *resolver) bonds(bonds []v1alpha1.Bond) {
 	}
 }
 
+// bonded is the PFs that are in a bond, or are to be in one.
+func bonded(bonds []v1alpha1.Bond, state nic.State) map[nic.Handle]bool {
+	out := map[nic.Handle]bool{}
+	for _, b := range bonds {
+		for _, name := range b.PFs {
+			if pf, err := FindPF(state, name); err == nil {
+				out[pf.Handle] = true
+			}
+		}
+	}
+	for _, b := range state.Bonds {
+		for _, h := range b.Members {
+			out[h] = true
+		}
+	}
+	return out
+}
+
 // bondForm checks what says nothing of PFs.
 func (r *resolver) bondForm(path string, b v1alpha1.Bond) {
 	o := r.object(path)

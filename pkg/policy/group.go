@@ -213,8 +213,13 @@ func (r *resolver) addVFs(spec *nic.PFSpec, g vfGroup, pf *nic.PF, count int, mo
 
 // known refuses what is to follow from a card that does not say which it is.
 func (r *resolver) known(path string, stable bool, pf *nic.PF) {
-	if stable && cardOf(*pf) == "" {
+	switch {
+	case !stable || pf.Serial != "":
+	case cardOf(*pf) == "":
 		r.fail(path, "stable follows from the card, and %s tells neither a serial number nor an address: want driver", pf.Handle)
+	case r.bonded[pf.Handle]:
+		// bond_enslave gives members the bond's address.
+		r.fail(path, "stable follows from the address of %s, which tells no serial number, and a bond changes that: want driver", pf.Handle)
 	}
 }
 

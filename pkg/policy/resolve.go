@@ -19,7 +19,7 @@ import (
 // It judges the form alone: words, units, bounds that hold on any device, names,
 // overlaps and counts. What a device or a mode cannot do is for plan.Check.
 func Resolve(doc *v1alpha1.NodeNIC, state nic.State) (nic.Spec, error) {
-	r := resolver{state: state, named: map[nic.Handle]int{}, selected: map[nic.Handle]int{}}
+	r := resolver{state: state, named: map[nic.Handle]int{}, selected: map[nic.Handle]int{}, bonded: bonded(doc.Spec.Bonds, state)}
 	r.pfs(doc.Spec.PFs)
 	r.bonds(doc.Spec.Bonds)
 	if rdma := doc.Spec.RDMA; rdma != nil {
@@ -41,6 +41,9 @@ type resolver struct {
 
 	// The entries of spec.pfs that have a PF, by its name or by a selector.
 	named, selected map[nic.Handle]int
+
+	// bonded is the PFs that are in a bond, or are to be.
+	bonded map[nic.Handle]bool
 }
 
 func (r *resolver) pfs(entries []v1alpha1.PF) {

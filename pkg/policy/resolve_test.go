@@ -240,6 +240,25 @@ spec.pfs[0].sfs[0].mac: stable follows from the card, and pci/0000:81:00.0 tells
 	}
 }
 
+// Without a serial number the addresses follow from the uplink's, and members of a
+// bond have the bond's: they would change with it.
+func TestStableUnderABond(t *testing.T) {
+	group := "  pfs: [{pf: ens1f1, eswitch: switchdev, numVfs: 1, vfGroups: [{mac: stable}]}]\n"
+	bond := "  bonds: [{name: bond0, pfs: [ens1f0, ens1f1], mode: active-backup}]\n"
+	const want = "spec.pfs[0].vfGroups[0].mac: stable follows from the address of pci/0000:03:00.1, which tells no serial number, and a bond changes that: want driver"
+	state := node()
+	resolved(t, group+bond, state) // it has a serial number
+	state.PFs[0].Serial, state.PFs[1].Serial = "", ""
+	resolved(t, group, state)
+	if d := cmp.Diff(want, refused(t, group+bond, state)); d != "" {
+		t.Errorf("a bond that is wanted: %s", d)
+	}
+	state.Bonds = []nic.Bond{{Netdev: nic.Netdev{Name: "bond0", Ifindex: 9}, Members: []nic.Handle{state.PFs[1].Handle}}}
+	if d := cmp.Diff(want, refused(t, group, state)); d != "" {
+		t.Errorf("a bond that is there: %s", d)
+	}
+}
+
 func TestConduct(t *testing.T) {
 	all := `
   probe: {addresses: ["192.0.2.1", "2001:db8::1"], defaultRoute: true, timeout: 2m}

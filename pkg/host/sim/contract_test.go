@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"fmt"
-	"maps"
 	"syscall"
 	"testing"
 
@@ -23,10 +22,13 @@ func TestContract(t *testing.T) {
 		}},
 		{"ice:vfs=16", map[hosttest.Capability]string{
 			hosttest.ModeWithVFs: never, hosttest.PortMAC: never, hosttest.RDMA: never,
+			hosttest.FunctionSettings: never, hosttest.SFs: never, hosttest.LAG: never,
 		}},
 		{"igb", map[hosttest.Capability]string{
 			hosttest.Eswitch: never, hosttest.ModeWithVFs: never, hosttest.PortMAC: never,
 			hosttest.RDMA: never, hosttest.TwoPorts: "the card has one port",
+			hosttest.FunctionSettings: never, hosttest.Rates: never, hosttest.SFs: never, hosttest.LAG: never,
+			hosttest.RDMAModes: "nothing has loaded the subsystem",
 		}},
 	} {
 		t.Run(c.spec, func(t *testing.T) {
@@ -42,16 +44,6 @@ func TestContract(t *testing.T) {
 }
 
 func fixture(t *testing.T, s *sim.Sim, lacks map[hosttest.Capability]string) hosttest.Fixture {
-	lacks = maps.Clone(lacks)
-	if lacks == nil {
-		lacks = map[hosttest.Capability]string{}
-	}
-	for _, c := range []hosttest.Capability{
-		hosttest.Settings, hosttest.VFSettings, hosttest.FunctionSettings, hosttest.Rates, hosttest.SFs, hosttest.Bonds,
-		hosttest.LAG, hosttest.RDMAModes, hosttest.Watch, hosttest.Uses,
-	} {
-		lacks[c] = "the simulator does not do it yet"
-	}
 	f := hosttest.Fixture{Machine: s.Machine(), Lacks: lacks, NotNetns: "/etc/hostname", Writes: s.Writes}
 	s.AddFile(f.NotNetns)
 	functions, err := f.Machine.PCI.Functions(t.Context())

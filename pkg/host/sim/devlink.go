@@ -11,7 +11,7 @@ import (
 	"sluice.dev/sluice/pkg/nic"
 )
 
-type devlink struct{ *Sim }
+type devlink struct{ hand }
 
 func (s devlink) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 	var out []host.DevlinkDevice
@@ -22,7 +22,13 @@ func (s devlink) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 				continue
 			}
 			d := host.DevlinkDevice{
-				Handle: nic.PCI(p.Address), Eswitch: p.Mode, Inline: card.inline, Encap: card.encap, Driver: p.Driver,
+				Handle: nic.PCI(p.Address), Eswitch: p.Mode, Driver: p.Driver,
+			}
+			if p.Mode != "" {
+				d.Inline = card.inline
+				if card.encap != "" {
+					d.Encap = lookUp(p.Set, nic.EncapMode, card.encap)
+				}
 			}
 			if card.devlinkInfo {
 				d.Serial = p.Serial
@@ -33,6 +39,11 @@ func (s devlink) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 					out = append(out, host.DevlinkDevice{Handle: nic.PCI(s.vfAddress(i, j)), Driver: v.Driver})
 				}
 			}
+			for _, o := range p.SFs {
+				if o.Active {
+					out = append(out, host.DevlinkDevice{Handle: s.sfHandle(o), Driver: "mlx5_core.sf"})
+				}
+			}
 		}
 		slices.SortFunc(out, func(a, b host.DevlinkDevice) int { return a.Handle.Compare(b.Handle) })
 		return nil
@@ -40,7 +51,9 @@ func (s devlink) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 	return out, err
 }
 
-// flavourVirtual is the port of a VF's own instance.
+func (s *Sim) sfHandle(o *sf) nic.Handle { return nic.Handle{Bus: "auxiliary", Name: s.sfDevice(o)} }
+
+// flavourVirtual is the port of a VF's or SF's own instance.
 const flavourVirtual host.Flavour = "virtual"
 
 func (s devlink) Ports(ctx context.Context) ([]host.DevlinkPort, error) {
@@ -48,6 +61,20 @@ func (s devlink) Ports(ctx context.Context) ([]host.DevlinkPort, error) {
 	err := s.read(ctx, "list devlink ports", func() error {
 		out = s.ports()
 		return nil
+	})
+	return out, err
+}
+
+func (s devlink) Port(ctx context.Context, h nic.Handle, index uint32) (host.DevlinkPort, error) {
+	var out host.DevlinkPort
+	err := s.read(ctx, "read devlink port", func() error {
+		for _, p := range s.ports() {
+			if p.Handle == h && p.Index == index {
+				out = p
+				return nil
+			}
+		}
+		return Op{Verb: "read devlink port", Object: fmt.Sprintf("%s/%d", h, index)}.fail(syscall.ENODEV)
 	})
 	return out, err
 }
@@ -60,10 +87,10 @@ func (s *Sim) ports() []host.DevlinkPort {
 		if l.Netns != hostNS || !s.there(l) {
 			continue
 		}
-		if l.Role == representor {
-			reps[functionID{l.PF, l.VF}] = l
+		if l.Role == representor || l.Role == sfRep {
+			reps[l.id()] = l
 		} else {
-			own[functionID{l.PF, l.VF}] = l
+			own[l.id()] = l
 		}
 	}
 	var out []host.DevlinkPort
@@ -79,23 +106,37 @@ func (s *Sim) ports() []host.DevlinkPort {
 			continue
 		}
 		h := nic.PCI(p.Address)
+		if p.InfiniBand {
+			continue // only the Ethernet driver has ports
+		}
 		add(host.DevlinkPort{
-			Handle: h, Index: card.uplinkPort(p.Port), Flavour: host.FlavourPhysical, PF: -1, VF: -1,
-		}, own[functionID{i, -1}])
+			Handle: h, Index: card.uplinkPort(p.Port), Flavour: host.FlavourPhysical, PF: -1, VF: -1, SF: -1,
+		}, own[pfID(i)])
 		for j, v := range p.VFs {
 			if p.Mode == nic.Switchdev {
 				port := host.DevlinkPort{
-					Handle: h, Index: card.vfPort(p.Port, j), Flavour: host.FlavourPCIVF, PF: p.Port, VF: j, HasMAC: card.portMAC,
+					Handle: h, Index: card.vfPort(p.Port, j), Flavour: host.FlavourPCIVF, PF: p.Port, VF: j, SF: -1, HasMAC: card.portMAC,
 				}
 				if card.portMAC {
 					port.MAC = v.MAC
 				}
-				add(port, reps[functionID{i, j}])
+				add(port, reps[vfID(i, j)])
 			}
 			if card.vfDevlink && v.Driver == card.vfDriver {
 				add(host.DevlinkPort{
-					Handle: nic.PCI(s.vfAddress(i, j)), Index: card.vfPort(p.Port, j) << 16, Flavour: flavourVirtual, PF: -1, VF: -1,
-				}, own[functionID{i, j}])
+					Handle: nic.PCI(s.vfAddress(i, j)), Index: card.vfPort(p.Port, j) << 16, Flavour: flavourVirtual, PF: -1, VF: -1, SF: -1,
+				}, own[vfID(i, j)])
+			}
+		}
+		for _, o := range p.SFs {
+			add(host.DevlinkPort{
+				Handle: h, Index: sfPort(p.Port, o.Slot), Flavour: host.FlavourPCISF, PF: p.Port, VF: -1, SF: o.Num,
+				Active: o.Active, Attached: o.Active, HasMAC: true, MAC: o.MAC,
+			}, reps[sfID(i, o.Num)])
+			if o.Active {
+				add(host.DevlinkPort{
+					Handle: s.sfHandle(o), Index: sfPort(p.Port, o.Slot) << 16, Flavour: flavourVirtual, PF: -1, VF: -1, SF: -1,
+				}, own[sfID(i, o.Num)])
 			}
 		}
 	}
@@ -115,8 +156,15 @@ func (s *Sim) instance(h nic.Handle) (f, v int, err error) {
 			return f, v, nil
 		}
 	}
+	if f, _, ok := s.sfNamed(h.Name); ok && h.Bus == "auxiliary" {
+		return f, notPF, nil
+	}
 	return 0, 0, refuse(syscall.ENODEV, "")
 }
+
+// notPF stands for an SF where instance answers with a VF: what is asked of a PF is
+// not for it.
+const notPF = 1 << 20
 
 func (s devlink) SetEswitch(ctx context.Context, h nic.Handle, m nic.Eswitch) error {
 	op := Op{Verb: SetEswitch, Arg: string(m), Object: h.String()}
@@ -129,12 +177,16 @@ func (s devlink) SetEswitch(ctx context.Context, h nic.Handle, m nic.Eswitch) er
 		switch {
 		case v >= 0:
 			return nil, refuse(syscall.EPERM, "") // mlx5_eswitch_check: not the eswitch manager
+		case p.Mode == "": // mlx5_eswitch_check: InfiniBand
+			return nil, refuse(syscall.EOPNOTSUPP, "")
 		case m != nic.Legacy && m != nic.Switchdev:
 			return nil, refuse(syscall.EINVAL, "")
 		case p.Mode == m:
 			return nil, nil
 		case !card.modeWithVFs && len(p.VFs) > 0: // ice_eswitch_mode_set
 			return nil, refuse(syscall.EOPNOTSUPP, card.driver+": Changing eswitch mode is allowed only if there is no VFs created")
+		case card.modeAfterVFs && m == nic.Switchdev && len(p.VFs) == 0: // bnxt_vfr.c of Linux 6.1, bnxt_dl_eswitch_mode_set
+			return nil, refuse(syscall.EPERM, card.driver+": Enable VFs before setting switchdev mode")
 		case m == nic.Switchdev && card.name == "mlx5" && s.uplinkAway(f):
 			return nil, refuse(syscall.EINVAL, "mlx5_core: Can't change E-Switch mode to switchdev when netdev net namespace has diverged from the devlink's.")
 		}
@@ -158,10 +210,12 @@ func (s devlink) SetPortMAC(ctx context.Context, h nic.Handle, port uint32, mac 
 		p, card := s.st.PFs[f], s.profile(f)
 		const unsupported = "Port doesn't support function attributes"
 		if v >= 0 { // its only port is the virtual one
-			if port != card.vfPort(p.Port, v)<<16 {
-				return nil, refuse(syscall.ENODEV, "")
+			for _, o := range s.ports() {
+				if o.Handle == h && o.Index == port {
+					return nil, refuse(syscall.EOPNOTSUPP, unsupported)
+				}
 			}
-			return nil, refuse(syscall.EOPNOTSUPP, unsupported)
+			return nil, refuse(syscall.ENODEV, "")
 		}
 		if port == card.uplinkPort(p.Port) {
 			return nil, refuse(syscall.EOPNOTSUPP, unsupported)
@@ -179,6 +233,17 @@ func (s devlink) SetPortMAC(ctx context.Context, h nic.Handle, port uint32, mac 
 				return nil, nil
 			}
 			return func() { v.MAC = mac }, nil
+		}
+		for _, o := range p.SFs {
+			switch {
+			case port != sfPort(p.Port, o.Slot):
+				continue
+			case mac[0]&1 != 0:
+				return nil, refuse(syscall.EINVAL, "Non-unicast hardware address unsupported")
+			case o.MAC == mac:
+				return nil, nil
+			}
+			return func() { o.MAC = mac }, nil
 		}
 		return nil, refuse(syscall.ENODEV, "")
 	}, nil)

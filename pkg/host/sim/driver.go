@@ -46,10 +46,28 @@ func (s *Sim) find(address string) (f, v int, ok bool) {
 }
 
 func (s *Sim) probePF(f int) {
+	s.st.PFs[f].Driver = s.profile(f).driver
+	s.addUplink(f, true)
+	s.addRDMA(pfID(f))
+}
+
+func (s *Sim) addUplink(f int, up bool) {
 	p := s.st.PFs[f]
-	p.Driver = s.profile(f).driver
-	s.addLink(&link{Role: uplink, PF: f, VF: -1, MAC: p.MAC, Up: true})
-	s.addRDMA(f, -1)
+	l := &link{Role: uplink, PF: f, VF: -1, SF: -1, MAC: p.MAC, Up: up}
+	if p.InfiniBand {
+		l.MAC = nic.MAC{} // 20 octets, which are no Ethernet address
+	}
+	s.addLink(l)
+}
+
+// reload is driver_reinit (devlink.c, mlx5_devlink_reload_up): the PF's netdev and
+// RDMA device are made anew, and a bond loses its member.
+func (s *Sim) reload(f int) {
+	s.endLAG(s.st.PFs[f].Card)
+	s.drop(func(l *link) bool { return l.Role == uplink && l.PF == f })
+	s.dropRDMA(pfID(f))
+	s.addUplink(f, false)
+	s.addRDMA(pfID(f))
 }
 
 // makeVFs is the driver's sriov_configure with n > 0: the eswitch first, then the
@@ -75,6 +93,9 @@ func (s *Sim) dropVFs(f int) {
 	s.drop(func(l *link) bool { return l.PF == f && l.VF >= 0 })
 	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.PF == f && d.VF >= 0 })
 	s.st.PFs[f].VFs = nil
+	if s.profile(f).modeAfterVFs && s.st.PFs[f].Mode == nic.Switchdev {
+		s.setMode(f, nic.Legacy) // netdevsim/bus.c, nsim_bus_dev_vfs_disable
+	}
 }
 
 // probeVF binds a driver. A network driver takes the administrative address now,
@@ -86,38 +107,70 @@ func (s *Sim) probeVF(f, v int, driver string) {
 		return
 	}
 	mac := s.st.PFs[f].VFs[v].MAC
-	if !mac.IsUnicast() {
+	switch {
+	case s.st.PFs[f].InfiniBand:
+		mac = nic.MAC{}
+	case !mac.IsUnicast():
 		mac = s.randomMAC()
 	}
-	s.addLink(&link{Role: vfNetdev, PF: f, VF: v, MAC: mac})
+	s.addLink(&link{Role: vfNetdev, PF: f, VF: v, SF: -1, MAC: mac})
 	if p.vfRDMA {
-		s.addRDMA(f, v)
+		s.addRDMA(vfID(f, v))
 	}
 }
 
 // removeVF unbinds. Its netdev goes, in whatever namespace it is.
 func (s *Sim) removeVF(f, v int) {
 	s.st.PFs[f].VFs[v].Driver = ""
+	delete(s.st.PFs[f].VFs[v].Set, nic.VDPA) // it is a device of the driver's
 	s.drop(func(l *link) bool { return l.Role == vfNetdev && l.PF == f && l.VF == v })
-	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.PF == f && d.VF == v })
+	s.dropRDMA(vfID(f, v))
 }
 
-// setMode changes the eswitch mode. VF state and VF netdevs stay; the PF's RDMA
-// device is made anew (rdma and rdma-rep are two auxiliary drivers, dev.c).
+// setMode changes the eswitch mode. VF state and VF netdevs stay, less the rates,
+// which end with the vports' queues (eswitch.c, esw_vport_cleanup); the PF's RDMA
+// device is made anew (rdma and rdma-rep are two auxiliary drivers, dev.c); LAG ends,
+// to be looked at again after (lag.c, mlx5_lag_disable_change); SFs end with
+// switchdev mode (mlx5_eswitch_disable_locked).
 func (s *Sim) setMode(f int, m nic.Eswitch) {
-	s.st.PFs[f].Mode = m
-	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.PF == f && d.VF < 0 })
+	p := s.st.PFs[f]
+	s.endLAG(p.Card)
+	for _, o := range slices.Clone(p.SFs) {
+		s.dropSF(f, o)
+	}
+	p.Mode = m
+	for _, v := range p.VFs {
+		delete(v.Set, nic.MinRate)
+		delete(v.Set, nic.MaxRate)
+	}
+	s.dropRDMA(pfID(f))
 	if m == nic.Switchdev {
 		s.addRepresentors(f)
 	} else {
 		s.drop(func(l *link) bool { return l.Role == representor && l.PF == f })
 	}
-	s.addRDMA(f, -1)
+	if s.profile(f).newQueues {
+		s.resetQueues(f)
+	}
+	s.addRDMA(pfID(f))
+}
+
+// resetQueues: the PF's netdev is the same in both modes, with another profile of the
+// driver behind it, which starts with its own number and size of queues
+// (en_rep.c, mlx5e_build_rep_params; en_main.c, mlx5e_netdev_change_profile).
+func (s *Sim) resetQueues(f int) {
+	for _, l := range s.st.Links {
+		if l.Role == uplink && l.PF == f {
+			for _, name := range []nic.Setting{nic.Channels, nic.RxRing, nic.TxRing} {
+				delete(l.Set, name)
+			}
+		}
+	}
 }
 
 func (s *Sim) addRepresentors(f int) {
 	for v := range s.st.PFs[f].VFs {
-		s.addLink(&link{Role: representor, PF: f, VF: v, MAC: s.randomMAC()})
+		s.addLink(&link{Role: representor, PF: f, VF: v, SF: -1, MAC: s.randomMAC()})
 	}
 }
 
@@ -127,14 +180,18 @@ func (s *Sim) addLink(l *link) {
 	ns := s.netns(hostNS)
 	ns.Last++
 	l.Ifindex = ns.Last
+	kernel := "eth"
 	if l.MTU == 0 {
 		l.MTU = 1500
 	}
+	if l.PF >= 0 && s.st.PFs[l.PF].InfiniBand {
+		kernel, l.MTU = "ib", 2044
+	}
 	if l.Name == "" {
-		if name := s.pathName(l); s.st.Udev && len(name) <= maxName && !s.taken(hostNS, name) {
+		if name := s.pathName(l); s.st.Udev && name != "" && len(name) <= maxName && !s.taken(hostNS, name) {
 			l.Name = name
 		} else {
-			l.Name = s.freeName("eth")
+			l.Name = s.freeName(kernel)
 		}
 	}
 	if s.st.Delay > 0 {
@@ -152,11 +209,17 @@ func (s *Sim) pathName(l *link) string {
 	p := s.st.PFs[l.PF]
 	_, bus, devfn := splitAddress(p.Address)
 	name := fmt.Sprintf("enp%ds%d", bus, devfn>>3)
+	if p.InfiniBand {
+		name = "ib" + name[2:]
+	}
 	if p.Ports > 1 {
 		name += fmt.Sprintf("f%d", devfn&7)
 	}
-	if l.Role == vfNetdev {
+	switch l.Role {
+	case vfNetdev:
 		return fmt.Sprintf("%sv%d", name, l.VF)
+	case sfNetdev:
+		return "" // auxiliary devices have no such name
 	}
 	if port := s.portName(l); port != "" {
 		name += "n" + port
@@ -168,7 +231,7 @@ func (s *Sim) pathName(l *link) string {
 // __devlink_port_phys_port_name_get); "" where there is no devlink port or it has
 // none.
 func (s *Sim) portName(l *link) string {
-	if l.PF < 0 || !s.profile(l.PF).devlink {
+	if l.PF < 0 || !s.profile(l.PF).devlink || s.st.PFs[l.PF].InfiniBand {
 		return ""
 	}
 	switch l.Role {
@@ -176,6 +239,8 @@ func (s *Sim) portName(l *link) string {
 		return fmt.Sprintf("p%d", s.st.PFs[l.PF].Port)
 	case representor:
 		return fmt.Sprintf("pf%dvf%d", s.st.PFs[l.PF].Port, l.VF)
+	case sfRep:
+		return fmt.Sprintf("pf%dsf%d", s.st.PFs[l.PF].Port, l.SF)
 	}
 	return ""
 }
@@ -226,14 +291,23 @@ func firstFree(prefix string, taken iter.Seq[string]) string {
 
 func (s *Sim) drop(gone func(*link) bool) { s.st.Links = slices.DeleteFunc(s.st.Links, gone) }
 
-// addRDMA registers an RDMA device under the lowest free names.
-func (s *Sim) addRDMA(f, v int) {
-	prefix := s.profile(f).rdma
-	if prefix == "" {
-		return
+// addRDMA registers a function's RDMA device.
+func (s *Sim) addRDMA(id functionID) {
+	if prefix := s.profile(id.pf).rdma; prefix != "" {
+		s.registerRDMA(prefix, &rdmaDevice{PF: id.pf, VF: id.vf, SF: id.sf})
 	}
+}
+
+func (s *Sim) dropRDMA(id functionID) {
+	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.id() == id })
+}
+
+func (d *rdmaDevice) id() functionID { return functionID{d.PF, d.VF, d.SF} }
+
+// registerRDMA gives the lowest free names.
+func (s *Sim) registerRDMA(prefix string, d *rdmaDevice) {
 	verbs := map[int]bool{}
-	name := firstFree(prefix, func(yield func(string) bool) {
+	d.Name = firstFree(prefix, func(yield func(string) bool) {
 		for _, d := range s.st.RDMA {
 			verbs[d.Verbs] = true
 			if !yield(d.Name) {
@@ -241,7 +315,6 @@ func (s *Sim) addRDMA(f, v int) {
 			}
 		}
 	})
-	d := &rdmaDevice{Name: name, PF: f, VF: v}
 	for verbs[d.Verbs] {
 		d.Verbs++
 	}
@@ -276,6 +349,6 @@ func (s *Sim) there(l *link) bool {
 func (s *Sim) addLoopback(ns *netns) {
 	ns.Last++
 	s.st.Links = append(s.st.Links, &link{
-		Netns: ns.ID, Ifindex: ns.Last, Name: "lo", Role: loopback, PF: -1, VF: -1, MTU: 65536, Up: ns.ID == hostNS,
+		Netns: ns.ID, Ifindex: ns.Last, Name: "lo", Role: loopback, PF: -1, VF: -1, SF: -1, MTU: 65536, Up: ns.ID == hostNS,
 	})
 }

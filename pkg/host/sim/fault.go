@@ -12,7 +12,8 @@ var ErrCrashed = errors.New("crashed")
 
 // Fault makes an operation fail. Its zero value fails the next one with EIO.
 type Fault struct {
-	// Which operations are meant: all that fit every field that is set.
+	// Which operations are meant: all that fit every field that is set. Aggregate is
+	// met by its name only; Errno and After say nothing of it, and it does not crash.
 	Verb   Verb          `json:"verb,omitempty"`
 	Object string        `json:"object,omitempty"`
 	Write  int           `json:"write,omitempty"` // Op.N
@@ -51,7 +52,7 @@ func (s *Sim) Restart() {
 }
 
 func (f Fault) fits(op Op) bool {
-	return (f.Verb == "" || f.Verb == op.Verb) &&
+	return (f.Verb == "" && op.Verb != Aggregate || f.Verb == op.Verb) &&
 		(f.Object == "" || f.Object == op.Object) &&
 		(f.Write == 0 || f.Write == op.N) &&
 		(f.Match == nil || f.Match(op))

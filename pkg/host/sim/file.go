@@ -83,7 +83,10 @@ func (s *Sim) check() error {
 	if st.Delay < 0 || st.Writes < 0 {
 		return fmt.Errorf("delay %v and writes %d: want 0 or more", st.Delay, st.Writes)
 	}
-	addresses := map[string]bool{}
+	if !rdmaMode(st.RDMAMode) || st.RDMAAtBoot != "" && !rdmaMode(st.RDMAAtBoot) {
+		return fmt.Errorf("RDMA modes %q and %q: want %s or %s", st.RDMAMode, st.RDMAAtBoot, nic.RDMAShared, nic.RDMAExclusive)
+	}
+	addresses, devices := map[string]bool{}, map[int]bool{}
 	for i, p := range st.PFs {
 		if p == nil {
 			return fmt.Errorf("pfs[%d]: null", i)
@@ -94,6 +97,12 @@ func (s *Sim) check() error {
 		if err := s.checkAddresses(i, addresses); err != nil {
 			return fmt.Errorf("pfs[%d]: %w", i, err)
 		}
+		for _, o := range p.SFs {
+			if o.Active && devices[o.Device] {
+				return fmt.Errorf("pfs[%d]: device %d of SF %d is taken", i, o.Device, o.Num)
+			}
+			devices[o.Device] = devices[o.Device] || o.Active
+		}
 	}
 	if err := s.checkNetns(); err != nil {
 		return err
@@ -101,13 +110,23 @@ func (s *Sim) check() error {
 	if err := s.checkLinks(); err != nil {
 		return err
 	}
+	if err := s.checkBonds(); err != nil {
+		return err
+	}
+	if err := s.checkLAGs(); err != nil {
+		return err
+	}
+	return s.checkRDMA()
+}
+
+func (s *Sim) checkRDMA() error {
 	names, verbs := map[string]bool{}, map[int]bool{}
-	for i, d := range st.RDMA {
+	for i, d := range s.st.RDMA {
 		switch {
 		case d == nil:
 			return fmt.Errorf("rdma[%d]: null", i)
-		case !s.isFunction(d.PF, d.VF):
-			return fmt.Errorf("rdma[%d]: no function pf %d vf %d", i, d.PF, d.VF)
+		case !s.isFunction(d.id()):
+			return fmt.Errorf("rdma[%d]: no function pf %d vf %d sf %d", i, d.PF, d.VF, d.SF)
 		case d.Name == "" || names[d.Name] || d.Verbs < 0 || verbs[d.Verbs]:
 			return fmt.Errorf("rdma[%d]: name %q or number %d is empty or taken", i, d.Name, d.Verbs)
 		}
@@ -131,12 +150,45 @@ func (p *pf) check() error {
 		return fmt.Errorf("driver %q: want %s, %s or none", p.Driver, card.driver, vfioDriver)
 	case len(p.VFs) > 0 && p.Driver != card.driver:
 		return fmt.Errorf("VFs of a PF without driver %s", card.driver)
-	case card.devlink != (p.Mode == nic.Legacy || p.Mode == nic.Switchdev), !card.devlink && p.Mode != "":
+	case p.InfiniBand && !card.infiniband:
+		return fmt.Errorf("a %s has no InfiniBand ports", p.Profile)
+	case (card.devlink && !p.InfiniBand) != (p.Mode == nic.Legacy || p.Mode == nic.Switchdev), p.InfiniBand && p.Mode != "",
+		card.modeAfterVFs && p.Mode == nic.Switchdev && len(p.VFs) == 0:
 		return fmt.Errorf("mode %q of a %s", p.Mode, p.Profile)
+	case p.MaxSFs < 0 || p.MaxSFs > card.maxSFs || len(p.SFs) > p.MaxSFs:
+		return fmt.Errorf("%d of %d SFs: a port of %s has 0 to %d", len(p.SFs), p.MaxSFs, p.Profile, card.maxSFs)
+	case len(p.SFs) > 0 && (p.Mode != nic.Switchdev || p.Driver != card.driver):
+		return fmt.Errorf("SFs of a PF that is not in switchdev mode, or has no driver %s", card.driver)
+	}
+	if err := checkSet(p.Set); err != nil {
+		return err
+	}
+	slots, nums := map[int]bool{}, map[int]bool{}
+	for i, o := range p.SFs {
+		if o == nil || o.Num < 0 || nums[o.Num] || o.Slot < 0 || o.Slot >= card.maxSFs || slots[o.Slot] || o.Device < 0 {
+			return fmt.Errorf("sfs[%d]: null, or a number or place that is out of range or taken", i)
+		}
+		if err := checkSet(o.Set); err != nil {
+			return fmt.Errorf("sfs[%d]: %w", i, err)
+		}
+		slots[o.Slot], nums[o.Num] = true, true
 	}
 	for i, v := range p.VFs {
 		if v == nil || v.Driver != "" && v.Driver != card.vfDriver && v.Driver != vfioDriver {
 			return fmt.Errorf("vfs[%d]: null, or a driver that is neither %s nor %s", i, card.vfDriver, vfioDriver)
+		}
+		if err := checkSet(v.Set); err != nil {
+			return fmt.Errorf("vfs[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkSet says which setting is none, or has a value that it does not take.
+func checkSet(set nic.Settings) error {
+	for _, name := range set.Names() {
+		if !slices.ContainsFunc(knobs(), func(k knob) bool { return k.name == name && k.takes(set[name]) }) {
+			return fmt.Errorf("no setting %q, or not with value %q", name, set[name])
 		}
 	}
 	return nil
@@ -157,8 +209,9 @@ func (s *Sim) checkAddresses(i int, seen map[string]bool) error {
 	return nil
 }
 
-func (s *Sim) isFunction(f, v int) bool {
-	return f >= 0 && f < len(s.st.PFs) && v >= -1 && v < len(s.st.PFs[f].VFs)
+func (s *Sim) isFunction(id functionID) bool {
+	return id.pf >= 0 && id.pf < len(s.st.PFs) && id.vf >= -1 && id.vf < len(s.st.PFs[id.pf].VFs) &&
+		(id.sf == -1 || id.vf == -1 && s.st.PFs[id.pf].sf(id.sf) != nil)
 }
 
 func (s *Sim) checkNetns() error {
@@ -188,8 +241,8 @@ func (s *Sim) checkLinks() error {
 		what any
 	}
 	type netdev struct {
-		role   role
-		pf, vf int
+		role role
+		id   functionID
 	}
 	seen := map[any]bool{}
 	for i, l := range s.st.Links {
@@ -208,7 +261,7 @@ func (s *Sim) checkLinks() error {
 			return fmt.Errorf("links[%d]: %w", i, err)
 		}
 		if l.PF >= 0 {
-			keys = append(keys, netdev{l.Role, l.PF, l.VF})
+			keys = append(keys, netdev{l.Role, l.id()})
 		}
 		for _, k := range keys {
 			if seen[k] {
@@ -219,33 +272,86 @@ func (s *Sim) checkLinks() error {
 		if !validName(l.Name) {
 			return fmt.Errorf("links[%d]: %q is no name for an interface", i, l.Name)
 		}
+		if err := checkSet(l.Set); err != nil {
+			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkBonds says which bond is none, and which interface is in none that there is.
+func (s *Sim) checkBonds() error {
+	bonds := map[[2]int]bool{}
+	for i, l := range s.st.Links {
+		if (l.Role == bonded) != (l.Bond != nil) {
+			return fmt.Errorf("links[%d]: a bond without options, or options without a bond", i)
+		}
+		if l.Bond == nil {
+			continue
+		}
+		b := *l.Bond
+		if _, err := bondOf(nic.BondSpec{Name: l.Name, Mode: b.Mode, Hash: b.Hash, Miimon: b.Miimon, LACPRate: b.LACPRate}); err != nil {
+			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+		bonds[[2]int{l.Netns, l.Ifindex}] = true
+	}
+	for i, l := range s.st.Links {
+		if l.Master != 0 && (!bonds[[2]int{l.Netns, l.Master}] || l.Role == bonded || l.Role == loopback) {
+			return fmt.Errorf("links[%d]: %s cannot be in a bond %d", i, l.Name, l.Master)
+		}
+	}
+	return nil
+}
+
+// checkLAGs says which card has no bond that hardware could take.
+func (s *Sim) checkLAGs() error {
+	seen := map[int]bool{}
+	for i, l := range s.st.LAGs {
+		ok := l != nil && !seen[l.Card]
+		if ok {
+			seen[l.Card] = true
+			f := slices.IndexFunc(s.st.PFs, func(p *pf) bool { return p.Card == l.Card && p.Port == 0 })
+			ok = f >= 0 && s.profile(f).lag && s.canAggregate(f)
+		}
+		if !ok {
+			return fmt.Errorf("lags[%d]: null, of no card, or of one whose ports are not in a bond that it takes", i)
+		}
+	}
+	for i, d := range s.st.RDMA {
+		if d != nil && d.LAG && (d.PF < 0 || d.PF >= len(s.st.PFs) || !seen[s.st.PFs[d.PF].Card]) {
+			return fmt.Errorf("rdma[%d]: of a LAG that there is not", i)
+		}
 	}
 	return nil
 }
 
 // checkRole says whether the machine can have such a netdev.
 func (s *Sim) checkRole(l *link) error {
-	if l.Role == loopback || l.Role == other {
-		if l.PF != -1 || l.VF != -1 {
+	if l.Role == loopback || l.Role == other || l.Role == bonded {
+		if l.id() != (functionID{-1, -1, -1}) {
 			return fmt.Errorf("a %s interface of a function", l.Role)
 		}
 		return nil
 	}
-	if !s.isFunction(l.PF, l.VF) || !s.driven(l.PF) {
-		return fmt.Errorf("no function pf %d vf %d with a driver", l.PF, l.VF)
+	if !s.isFunction(l.id()) || !s.driven(l.PF) {
+		return fmt.Errorf("no function pf %d vf %d sf %d with a driver", l.PF, l.VF, l.SF)
 	}
 	p, card := s.st.PFs[l.PF], s.profile(l.PF)
 	ok := false
 	switch l.Role {
 	case uplink:
-		ok = l.VF == -1 && (p.Mode != nic.Switchdev || l.Netns == hostNS)
+		ok = l.VF == -1 && l.SF == -1 && (p.Mode != nic.Switchdev || l.Netns == hostNS)
 	case vfNetdev:
 		ok = l.VF >= 0 && p.VFs[l.VF].Driver == card.vfDriver
 	case representor:
 		ok = l.VF >= 0 && p.Mode == nic.Switchdev && l.Netns == hostNS
+	case sfNetdev:
+		ok = l.SF >= 0 && p.sf(l.SF).Active
+	case sfRep:
+		ok = l.SF >= 0 && l.Netns == hostNS
 	}
 	if !ok {
-		return fmt.Errorf("a netdev %q of pf %d vf %d cannot be there", l.Role, l.PF, l.VF)
+		return fmt.Errorf("a netdev %q of pf %d vf %d sf %d cannot be there", l.Role, l.PF, l.VF, l.SF)
 	}
 	return nil
 }

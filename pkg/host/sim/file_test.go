@@ -102,7 +102,7 @@ func TestDecodeRefuses(t *testing.T) {
 		want string
 		edit func(m map[string]any)
 	}{
-		{"version 2: want 1", func(m map[string]any) { m["version"] = 2 }},
+		{"version 1: want 2", func(m map[string]any) { m["version"] = 1 }},
 		{`unknown field "colour"`, func(m map[string]any) { m["colour"] = "red" }},
 		{"pfs[1]: null", func(m map[string]any) { m["pfs"].([]any)[1] = nil }},
 		{`pfs[0]: no profile "bnxt"`, func(m map[string]any) { pf(m, 0)["profile"] = "bnxt" }},
@@ -170,8 +170,8 @@ func use(t testing.TB, s *sim.Sim) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(edited(f, func(map[string]any) {}))
-	f.Add([]byte(`{"version":1,"pfs":null,"links":null,"netns":[{"id":0,"last":0}],"netnsID":0}`))
-	f.Add([]byte(`{"version":1,"netns":[{"id":0,"last":9}],"links":[{"netns":0,"ifindex":3,"name":"x","role":"uplink","pf":0,"vf":-1}]}`))
+	f.Add([]byte(`{"version":2,"pfs":null,"links":null,"netns":[{"id":0,"last":0}],"netnsID":0}`))
+	f.Add([]byte(`{"version":2,"netns":[{"id":0,"last":9}],"links":[{"netns":0,"ifindex":3,"name":"x","role":"uplink","pf":0,"vf":-1}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := sim.Decode(b)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // links is one namespace as its interfaces.
 type links struct {
-	s      *Sim
+	s      hand
 	ns     int
 	opened bool // through Netns.Open: to be closed
 	closed bool // guarded by s.mu
@@ -66,13 +66,16 @@ func (n *links) one(ctx context.Context, verb Verb, ifindex int, f func(*link)) 
 }
 
 func (s *Sim) listLinks(ns int) []host.Link {
-	repUp, pfUp := map[functionID]bool{}, map[int]bool{}
+	repUp, pfUp, bondUp := map[functionID]bool{}, map[int]bool{}, map[int]bool{}
 	for _, l := range s.st.Links {
 		switch l.Role {
-		case representor:
-			repUp[functionID{l.PF, l.VF}] = l.Up
+		case representor, sfRep:
+			repUp[l.id()] = l.Up
 		case uplink:
-			pfUp[l.PF] = l.Up && !s.st.PFs[l.PF].NoCarrier
+			pfUp[l.PF] = s.wired(l)
+		}
+		if l.Master != 0 && l.Netns == ns && s.wired(l) {
+			bondUp[l.Master] = true
 		}
 	}
 	var out []host.Link
@@ -82,28 +85,34 @@ func (s *Sim) listLinks(ns int) []host.Link {
 		}
 		h := host.Link{
 			Netdev:   nic.Netdev{Name: l.Name, Ifindex: l.Ifindex, MAC: l.MAC, MTU: l.MTU, Up: l.Up, Carrier: l.Up},
-			PortName: s.portName(l), Kind: l.Kind, AltNames: slices.Clone(l.AltNames),
+			PortName: s.portName(l), Kind: l.Kind, Master: l.Master, AltNames: slices.Clone(l.AltNames),
+		}
+		if l.Role == bonded {
+			h.Carrier = l.Up && bondUp[l.Ifindex]
 		}
 		if l.PF >= 0 {
 			p := s.st.PFs[l.PF]
-			h.Parent = p.Address
+			h.Parent, h.InfiniBand = p.Address, p.InfiniBand
 			switch l.Role {
 			case uplink:
 				h.SwitchID, h.Carrier = p.SwitchID, pfUp[l.PF]
-				if len(p.VFs) > 0 {
+				if len(p.VFs) > 0 && !p.InfiniBand {
 					h.VFMACs = make(map[int]nic.MAC, len(p.VFs))
 					for i, v := range p.VFs {
 						h.VFMACs[i] = v.MAC
 					}
 				}
-			case representor:
+			case representor, sfRep:
 				h.SwitchID = p.SwitchID
+			case sfNetdev:
+				h.Parent = s.sfDevice(p.sf(l.SF))
+				h.Carrier = l.Up && repUp[l.id()]
 			case vfNetdev:
 				h.Parent = s.vfAddress(l.PF, l.VF)
 				// In switchdev mode the vport's link is the representor's
 				// admin state (mlx5e_rep_open), else it follows the wire.
 				if p.Mode == nic.Switchdev {
-					h.Carrier = l.Up && repUp[functionID{l.PF, l.VF}]
+					h.Carrier = l.Up && repUp[l.id()]
 				} else {
 					h.Carrier = l.Up && pfUp[l.PF]
 				}
@@ -115,7 +124,12 @@ func (s *Sim) listLinks(ns int) []host.Link {
 	return out
 }
 
-// set is Sim.set for one interface of this namespace.
+// wired says whether a netdev is up and has a wire, or needs none.
+func (s *Sim) wired(l *link) bool {
+	return l.Up && !(l.Role == uplink && s.st.PFs[l.PF].NoCarrier)
+}
+
+// set is hand.set for one interface of this namespace.
 func (n *links) set(ctx context.Context, verb Verb, arg string, ifindex int, plan func(*link) (func(), error)) error {
 	s := n.s
 	op := Op{Verb: verb, Arg: arg}
@@ -151,21 +165,40 @@ func (n *links) object(ifindex int) (object, path string) {
 }
 
 func (n *links) SetMTU(ctx context.Context, ifindex, mtu int) error {
-	return n.set(ctx, SetMTU, strconv.Itoa(mtu), ifindex, func(l *link) (func(), error) {
-		low, high := 0, 65536
-		if l.PF >= 0 {
-			low, high = n.s.profile(l.PF).minMTU, n.s.profile(l.PF).maxMTU
+	return n.set(ctx, SetMTU, strconv.Itoa(mtu), ifindex, func(l *link) (func(), error) { return n.s.changeMTU(l, mtu) })
+}
+
+func (s *Sim) changeMTU(l *link, mtu int) (func(), error) {
+	low, high := s.rangeOfMTU(l)
+	switch { // dev_validate_mtu
+	case mtu < low:
+		return nil, refuse(syscall.EINVAL, "mtu less than device minimum")
+	case mtu > high:
+		return nil, refuse(syscall.EINVAL, "mtu greater than device maximum")
+	case l.MTU == mtu:
+		return nil, nil
+	}
+	return func() {
+		l.MTU = mtu
+		if l.Role == bonded { // bond_change_mtu
+			for _, m := range s.members(l) {
+				m.MTU = mtu
+			}
 		}
-		switch { // dev_validate_mtu
-		case mtu < low:
-			return nil, refuse(syscall.EINVAL, "mtu less than device minimum")
-		case mtu > high:
-			return nil, refuse(syscall.EINVAL, "mtu greater than device maximum")
-		case l.MTU == mtu:
-			return nil, nil
-		}
-		return func() { l.MTU = mtu }, nil
-	})
+	}, nil
+}
+
+const ipoibMTU = 4092 // ipoib.h, IPOIB_UD_MTU of a 4k path
+
+func (s *Sim) rangeOfMTU(l *link) (low, high int) {
+	switch {
+	case l.PF < 0:
+		return 0, 65536
+	case s.st.PFs[l.PF].InfiniBand:
+		return 68, ipoibMTU
+	}
+	p := s.profile(l.PF)
+	return p.minMTU, p.maxMTU
 }
 
 func (n *links) SetMAC(ctx context.Context, ifindex int, mac nic.MAC) error {
@@ -173,9 +206,9 @@ func (n *links) SetMAC(ctx context.Context, ifindex int, mac nic.MAC) error {
 		switch {
 		case l.MAC == mac:
 			return nil, nil
-		case l.Role == loopback, l.Role == representor && !n.s.profile(l.PF).repMAC:
+		case l.Role == loopback, l.isRep() && !n.s.profile(l.PF).repMAC, l.PF >= 0 && n.s.st.PFs[l.PF].InfiniBand:
 			return nil, refuse(syscall.EOPNOTSUPP, "")
-		case l.Role == representor && l.Up: // eth_prepare_mac_addr_change
+		case l.isRep() && l.Up: // eth_prepare_mac_addr_change
 			return nil, refuse(syscall.EBUSY, "")
 		case !mac.IsUnicast():
 			return nil, refuse(syscall.EADDRNOTAVAIL, "")
@@ -190,17 +223,26 @@ func (n *links) SetUp(ctx context.Context, ifindex int, up bool) error {
 		arg = "up"
 	}
 	return n.set(ctx, SetUp, arg, ifindex, func(l *link) (func(), error) {
-		if l.Up == up {
-			return nil, nil
-		}
-		return func() {
-			l.Up = up
-			if !up {
-				l.down()
-			}
-		}, nil
+		return n.s.changeUp(l, up)
 	})
 }
+
+func (s *Sim) changeUp(l *link, up bool) (func(), error) {
+	if l.Up == up {
+		return nil, nil
+	}
+	return func() {
+		if l.Role == uplink {
+			s.retryLAG(l.PF)
+		}
+		l.Up = up
+		if !up {
+			l.down()
+		}
+	}, nil
+}
+
+func (l *link) isRep() bool { return l.Role == representor || l.Role == sfRep }
 
 // down is what an interface loses with its admin state: its routes, and its IPv6
 // addresses (addrconf_ifdown, keep_addr_on_down being 0).
@@ -233,7 +275,7 @@ func validName(name string) bool {
 func (n *links) SetVFMAC(ctx context.Context, ifindex, v int, mac nic.MAC) error {
 	return n.set(ctx, SetVFMAC, fmt.Sprintf("%d %s", v, mac), ifindex, func(l *link) (func(), error) {
 		switch {
-		case l.Role != uplink:
+		case l.Role != uplink, n.s.st.PFs[l.PF].InfiniBand:
 			return nil, refuse(syscall.EOPNOTSUPP, "") // no ndo_set_vf_mac
 		case v < 0 || v >= len(n.s.st.PFs[l.PF].VFs), mac[0]&1 != 0:
 			return nil, refuse(syscall.EINVAL, "")
@@ -273,13 +315,19 @@ func (n *links) Move(ctx context.Context, ifindex int, path string) error {
 
 // pinned says whether an interface may not leave its namespace: netns_immutable.
 func (s *Sim) pinned(l *link) bool {
-	return l.Role == loopback || l.Role == representor ||
+	return l.Role == loopback || l.isRep() ||
 		l.Role == uplink && s.st.PFs[l.PF].Mode == nic.Switchdev
 }
 
 // move is __dev_change_net_namespace: the interface is closed, loses addresses and
 // routes, and keeps its ifindex if it is free there.
 func (s *Sim) move(l *link, to *netns) {
+	if b := s.masterOf(l); b != nil {
+		s.release(b, l)
+	}
+	for _, m := range s.members(l) {
+		s.release(l, m)
+	}
 	l.down()
 	l.Addrs = nil
 	for _, o := range s.st.Links {

@@ -10,7 +10,7 @@ import (
 	"sluice.dev/sluice/pkg/host"
 )
 
-type namespaces struct{ *Sim }
+type namespaces struct{ hand }
 
 func (s namespaces) Open(ctx context.Context, path string) (host.NetnsLinks, error) {
 	var out *links
@@ -24,7 +24,7 @@ func (s namespaces) Open(ctx context.Context, path string) (host.NetnsLinks, err
 			return op.fail(err)
 		}
 		s.handles[ns.ID]++
-		out = &links{s: s.Sim, ns: ns.ID, opened: true}
+		out = &links{s: s.hand, ns: ns.ID, opened: true}
 		return nil
 	})
 	if err != nil {

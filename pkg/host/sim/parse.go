@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,13 +15,22 @@ import (
 
 // Usage is what Parse takes, for help texts.
 const Usage = `SPEC is a simulated machine: terms joined by "+", each NAME or NAME:KEY=VALUE,...
-  mlx5, ice, igb   cards: cards=1 ports=2 vfs=16 (sriov_totalvfs of each port) numvfs=0
+  mlx5, ice, igb, generic
+                   cards: cards=1 ports=2 vfs=16 (sriov_totalvfs of each port) numvfs=0
                    mode=legacy|switchdev autoprobe=on|off numa=N bound=on|off
+                   sfs=64 (the most of each port) numsfs=0 link=ethernet|infiniband
+  bond             a bond that somebody has made: name=TEXT members=CARD.PORT/CARD.PORT/...
+                   mode=active-backup|balance-xor|802.3ad hash=TEXT miimon=N lacp=slow|fast ours=on|off
+  uses             what of the host runs over a port: card=0 port=0, or over bond=NAME:
+                   what=address|default-route address=192.0.2.7/24
   machine          seed=N udev=on|off iommu=on|off delay=DURATION (until a netdev appears)
+                   lag=DURATION|never (until hardware has a bond) rdma=shared|exclusive
+                   rdmaboot=shared|exclusive
   fail             makes a change fail: write=N verb=TEXT object=TEXT skip=N times=N errno=EIO
                    text=TEXT after=on|off crash=on|off
   random           a machine by chance: seed=N; alone
-or @FILE, a machine that was saved. Examples: mlx5:cards=1,vfs=16   igb+mlx5:numvfs=4,mode=switchdev`
+or @FILE, a machine that was saved. Examples: mlx5:cards=1,vfs=16   igb+mlx5:numvfs=4,mode=switchdev
+  mlx5:mode=switchdev+bond:name=bond0,members=0.0/0.1   mlx5+uses:port=1,what=default-route`
 
 // Parse builds the machine that spec describes (see Usage). An error names the
 // term and the value that is wrong and what is right in its place.
@@ -58,10 +68,14 @@ func Parse(spec string) (*Sim, error) {
 			random = &seed
 		case "fail":
 			faults = append(faults, k.fault())
-		case "mlx5", "ice", "igb":
+		case "bond":
+			c.Bonds = append(c.Bonds, k.bond())
+		case "uses":
+			c.Uses = append(c.Uses, k.use())
+		case "mlx5", "ice", "igb", "generic":
 			c.Cards = append(c.Cards, k.cards()...)
 		default:
-			return nil, fmt.Errorf("machine %q: no term %q: want mlx5, ice, igb, machine, random or fail", spec, name)
+			return nil, fmt.Errorf("machine %q: no term %q: want mlx5, ice, igb, generic, bond, uses, machine, random or fail", spec, name)
 		}
 		if err := k.done(); err != nil {
 			return nil, fmt.Errorf("machine %q: %w", spec, err)
@@ -166,13 +180,88 @@ func (k *keys) machine(c *Config) {
 	c.Seed = uint64(k.num("seed", 0, 1<<62))
 	c.NoUdev = !k.flag("udev", true)
 	c.NoIOMMU = !k.flag("iommu", true)
-	if s := k.text("delay"); s != "" {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < 0 {
-			k.fail("delay", fmt.Sprintf("%q: want a duration, for example 200ms", s))
-		}
-		c.Delay = d
+	c.Delay = k.duration("delay")
+	if never := "never"; k.is("lag", never) {
+		c.LAGWait = -1
+	} else {
+		c.LAGWait = k.duration("lag")
 	}
+	c.RDMAMode = nic.RDMAMode(k.word("rdma", "", string(nic.RDMAShared), string(nic.RDMAExclusive)))
+	c.RDMAAtBoot = nic.RDMAMode(k.word("rdmaboot", "", string(nic.RDMAShared), string(nic.RDMAExclusive)))
+}
+
+// duration reads a time; 0 if it is not given.
+func (k *keys) duration(key string) time.Duration {
+	s := k.text(key)
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		k.fail(key, fmt.Sprintf("%q: want a duration, for example 200ms", s))
+	}
+	return d
+}
+
+// is takes a pair out if it has that value.
+func (k *keys) is(key, value string) bool {
+	if !slices.Contains(k.pairs, [2]string{key, value}) {
+		return false
+	}
+	k.text(key)
+	return true
+}
+
+// word reads one of the words; otherwise if it is not given.
+func (k *keys) word(key, otherwise string, words ...string) string {
+	s := k.text(key)
+	switch {
+	case s == "":
+		return otherwise
+	case !slices.Contains(words, s):
+		k.fail(key, fmt.Sprintf("%q: want %s", s, strings.Join(words, " or ")))
+	}
+	return s
+}
+
+func (k *keys) bond() Bond {
+	b := Bond{Ours: k.flag("ours", false), Spec: nic.BondSpec{
+		Name: k.text("name"), Hash: k.text("hash"), Miimon: k.num("miimon", 0, 1<<20), LACPRate: k.word("lacp", "", "slow", "fast"),
+		Mode: nic.BondMode(k.word("mode", string(nic.ActiveBackup), string(nic.ActiveBackup), string(nic.BalanceXOR), string(nic.IEEE8023AD))),
+	}}
+	if b.Spec.Name == "" {
+		k.fail("name", `"": want a name`)
+	}
+	members := k.text("members")
+	for s := range strings.SplitSeq(members, "/") {
+		if members == "" {
+			break
+		}
+		card, port, ok := strings.Cut(s, ".")
+		c, err1 := strconv.Atoi(card)
+		p, err2 := strconv.Atoi(port)
+		if !ok || err1 != nil || err2 != nil {
+			k.fail("members", fmt.Sprintf("%q: want CARD.PORT, for example 0.1", s))
+		}
+		b.Ports = append(b.Ports, Port{c, p})
+	}
+	return b
+}
+
+func (k *keys) use() Use {
+	u := Use{
+		Port: Port{k.num("card", 0, maxCards-1), k.num("port", 0, 7)}, Bond: k.text("bond"),
+		Default: k.word("what", "address", "address", "default-route") == "default-route",
+		Address: netip.MustParsePrefix("192.0.2.7/24"),
+	}
+	if s := k.text("address"); s != "" {
+		a, err := netip.ParsePrefix(s)
+		if err != nil {
+			k.fail("address", fmt.Sprintf("%q: want an address with its prefix length, for example 192.0.2.7/24", s))
+		}
+		u.Address = a
+	}
+	return u
 }
 
 func (k *keys) cards() []Card {
@@ -185,6 +274,9 @@ func (k *keys) cards() []Card {
 		NumVFs:      k.num("numvfs", 0, p.maxVFs),
 		NoAutoprobe: !k.flag("autoprobe", true),
 		Unbound:     !k.flag("bound", true),
+		MaxSFs:      k.num("sfs", 0, p.maxSFs),
+		NumSFs:      k.num("numsfs", 0, p.maxSFs),
+		InfiniBand:  k.word("link", "ethernet", "ethernet", "infiniband") == "infiniband",
 	}
 	if node := k.num("numa", -1, 1023); node >= 0 {
 		c.NUMA = &node

@@ -41,8 +41,8 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for spec, want := range map[string]string{
-		"":                             `machine "": no term "": want mlx5, ice, igb, machine, random or fail`,
-		"bnxt":                         `machine "bnxt": no term "bnxt": want mlx5, ice, igb, machine, random or fail`,
+		"":                             `machine "": no term "": want mlx5, ice, igb, generic, bond, uses, machine, random or fail`,
+		"bnxt":                         `machine "bnxt": no term "bnxt": want mlx5, ice, igb, generic, bond, uses, machine, random or fail`,
 		"mlx5:":                        `machine "mlx5:": mlx5: "": want KEY=VALUE`,
 		"mlx5:cards":                   `machine "mlx5:cards": mlx5: "cards": want KEY=VALUE`,
 		"mlx5:cards=":                  `machine "mlx5:cards=": mlx5: "cards=": want KEY=VALUE`,
@@ -64,7 +64,7 @@ func TestParseRefuses(t *testing.T) {
 		"mlx5+fail:errno=EWHATEVER":    `machine "mlx5+fail:errno=EWHATEVER": fail: errno: "EWHATEVER": want a name like EIO or EBUSY`,
 		"@/no/such/machine.json":       "load simulated machine: open /no/such/machine.json: no such file or directory",
 		"mlx5:numa=-2":                 `machine "mlx5:numa=-2": mlx5: numa: "-2": want a number from -1 to 1023`,
-		"mlx5+":                        `machine "mlx5+": no term "": want mlx5, ice, igb, machine, random or fail`,
+		"mlx5+":                        `machine "mlx5+": no term "": want mlx5, ice, igb, generic, bond, uses, machine, random or fail`,
 		"mlx5:cards=99999999999999999": `machine "mlx5:cards=99999999999999999": mlx5: cards: "99999999999999999": want a number from 1 to 8`,
 	} {
 		if _, err := sim.Parse(spec); err == nil || err.Error() != want {
@@ -84,7 +84,7 @@ func TestParseFault(t *testing.T) {
 
 // Usage names every term, and its examples work.
 func TestUsage(t *testing.T) {
-	for _, term := range []string{"mlx5", "ice", "igb", "machine", "random", "fail"} {
+	for _, term := range []string{"mlx5", "ice", "igb", "generic", "bond", "uses", "machine", "random", "fail"} {
 		if !strings.Contains(sim.Usage, term) {
 			t.Errorf("no word of %s", term)
 		}

@@ -10,7 +10,7 @@ import (
 	"sluice.dev/sluice/pkg/host"
 )
 
-type pci struct{ *Sim }
+type pci struct{ hand }
 
 func (s pci) Functions(ctx context.Context) ([]host.Function, error) {
 	var out []host.Function
@@ -21,15 +21,26 @@ func (s pci) Functions(ctx context.Context) ([]host.Function, error) {
 	return out, err
 }
 
-type functionID struct{ pf, vf int }
+// functionID names a function: a PF, or its VF of an index, or its SF of a number.
+type functionID struct{ pf, vf, sf int }
 
-func (s *Sim) functions() []host.Function {
-	away := map[functionID]bool{}
+func pfID(f int) functionID      { return functionID{f, -1, -1} }
+func vfID(f, v int) functionID   { return functionID{f, v, -1} }
+func sfID(f, num int) functionID { return functionID{f, -1, num} }
+
+// away are the functions whose netdev is in another namespace.
+func (s *Sim) away() map[functionID]bool {
+	out := map[functionID]bool{}
 	for _, l := range s.st.Links {
-		if l.Netns != hostNS && s.there(l) {
-			away[functionID{l.PF, l.VF}] = true
+		if l.Netns != hostNS && l.PF >= 0 && s.there(l) {
+			out[l.id()] = true
 		}
 	}
+	return out
+}
+
+func (s *Sim) functions() []host.Function {
+	away := s.away()
 	var out []host.Function
 	for i, p := range s.st.PFs {
 		card := s.profile(i)
@@ -37,7 +48,7 @@ func (s *Sim) functions() []host.Function {
 			Address: p.Address, Vendor: card.vendor, Device: card.device, Product: card.product,
 			Driver: p.Driver, NUMA: p.NUMA, VFIndex: -1,
 			TotalVFs: p.TotalVFs, NumVFs: len(p.VFs), Autoprobe: p.Autoprobe,
-			Away: away[functionID{i, -1}], IOMMUGroup: s.group(i, -1),
+			Away: away[pfID(i)], IOMMUGroup: s.group(i, -1),
 		}
 		if !card.devlinkInfo {
 			f.Serial = p.Serial
@@ -47,7 +58,7 @@ func (s *Sim) functions() []host.Function {
 			out = append(out, host.Function{
 				Address: s.vfAddress(i, j), Vendor: card.vendor, Device: card.vfDevice,
 				Driver: v.Driver, NUMA: p.NUMA, PF: p.Address, VFIndex: j,
-				Away: away[functionID{i, j}], IOMMUGroup: s.group(i, j),
+				Away: away[vfID(i, j)], IOMMUGroup: s.group(i, j),
 			})
 		}
 	}
@@ -66,9 +77,11 @@ func (s *Sim) group(f, v int) int {
 // maxVFsOfAny is the most VFs that any profile has.
 const maxVFsOfAny = 128
 
-// ofPF picks the netdevs of a PF's VFs and representors.
+// ofPF picks the netdevs of a PF's VFs and SFs, and representors.
 func (s *Sim) ofPF(address string) func(*link) bool {
-	return func(l *link) bool { return l.PF >= 0 && l.VF >= 0 && s.st.PFs[l.PF].Address == address }
+	return func(l *link) bool {
+		return l.PF >= 0 && (l.VF >= 0 || l.SF >= 0) && s.st.PFs[l.PF].Address == address
+	}
 }
 
 // sriov finds the PF that an SR-IOV attribute is written of.
@@ -81,6 +94,20 @@ func (s *Sim) sriov(address string) (int, error) {
 		return 0, &refusal{errno: syscall.ENOENT, err: host.ErrNotSupported} // a VF has no such file
 	}
 	return f, nil
+}
+
+func (s pci) Function(ctx context.Context, address string) (host.Function, error) {
+	var out host.Function
+	err := s.read(ctx, "read function", func() error {
+		for _, f := range s.functions() {
+			if f.Address == address {
+				out = f
+				return nil
+			}
+		}
+		return Op{Verb: "read function", Object: address}.fail(syscall.ENOENT)
+	})
+	return out, err
 }
 
 func (s pci) SetVFs(ctx context.Context, address string, n int) error {
@@ -127,7 +154,7 @@ func (s pci) SetAutoprobe(ctx context.Context, address string, on bool) error {
 func (s pci) Bind(ctx context.Context, address, driver string) error {
 	op := Op{Verb: Bind, Arg: driver, Object: address}
 	f, v := -1, -1 // the function, once it is found
-	own := func(l *link) bool { return l.PF == f && l.VF == v && l.Role != representor }
+	own := func(l *link) bool { return l.id() == vfID(f, v) && l.Role != representor }
 	return s.set(ctx, op, func() (func(), error) {
 		var ok bool
 		if f, v, ok = s.find(address); !ok {

@@ -21,23 +21,58 @@ type profile struct {
 	maxMTU           int
 	minMTU           int
 
-	devlink      bool // the PF has an instance, and with it an eswitch
-	vfDevlink    bool // a VF has one too
-	modeWithVFs  bool // the mode can change while VFs exist
-	portMAC      bool // port functions have hw_addr
-	repMAC       bool // representors take an address
-	devlinkInfo  bool // serial in devlink info instead of VPD
-	inline       string
-	encap        string
-	rdma         string // prefix of RDMA device names; "" none
-	vfRDMA       bool
-	vfOffset     func(port, ports, totalVFs int) int // first VF's routing id less the PF's
-	vfStride     int
-	uplinkPort   func(port int) uint32
-	vfPort       func(port, vf int) uint32 // the representor's devlink port
-	defaultPorts int
-	defaultVFs   int
+	devlink     bool // the PF has an instance, and with it an eswitch
+	vfDevlink   bool // a VF has one too
+	modeWithVFs bool // the mode can change while VFs exist
+	portMAC     bool // port functions have hw_addr
+	repMAC      bool // representors take an address
+	devlinkInfo bool // serial in devlink info instead of VPD
+	inline      string
+	encap       string // when nobody has set it; "" not offered
+	infiniband  bool   // its ports can be InfiniBand
+	speed       int    // of a port, Mbit/s
+
+	modeAfterVFs        bool          // switchdev mode is refused without VFs, and ends with them
+	newQueues           bool          // a mode change resets channels and rings of the PF's netdev
+	steering            string        // param flow_steering_mode when nobody has set it; "" none
+	roce                bool          // param enable_roce, with a reload
+	tcOffload           string        // hw-tc-offload of the PF's netdev when nobody has set it; "" none
+	vfAttributes        []nic.Setting // in legacy mode, by the PF's netdev
+	devlinkRates        bool          // in switchdev mode
+	functionCaps        bool          // VF and SF ports have roce and max_io_eqs
+	vdpa                bool          // VFs have a vDPA management device
+	lag                 bool          // bonds of its ports are taken into hardware
+	maxSFs              int           // a port; 0 none
+	defaultSFs          int
+	noSFs               string // the refusal where there are none
+	pfNet, vfNet, sfNet queues
+	rdma                string // prefix of RDMA device names; "" none
+	vfRDMA              bool
+	vfOffset            func(port, ports, totalVFs int) int // first VF's routing id less the PF's
+	vfStride            int
+	uplinkPort          func(port int) uint32
+	vfPort              func(port, vf int) uint32 // the representor's devlink port
+	defaultPorts        int
+	defaultVFs          int
 }
+
+// queues is what ethtool and rtnetlink let be set of a function's own netdev. Zero
+// mostChannels or mostRing: not offered.
+type queues struct {
+	channels, mostChannels int
+	repChannels            int // of the PF in switchdev mode, with newQueues; 0 as channels
+	rx, tx                 int // ring entries
+	minRing, mostRing      int
+	ringStep               int // what the driver rounds up to; 0 a power of two
+	tso                    int // tso_max_size
+}
+
+// CPUs of the machine, and the kernel's bounds of sizes (include/linux/netdevice.h).
+const (
+	cpus         = 16
+	legacyMax    = 65536     // GSO_LEGACY_MAX_SIZE, GRO_LEGACY_MAX_SIZE
+	coalesceMost = 8 * 65535 // GSO_MAX_SIZE, GRO_MAX_SIZE
+)
 
 // profileNamed returns the profile of a name that Parse knows.
 func profileNamed(name string) (profile, bool) {
@@ -49,7 +84,14 @@ func profileNamed(name string) (profile, bool) {
 			driver: "mlx5_core", vfDriver: "mlx5_core",
 			maxPorts: 2, defaultPorts: 2, maxVFs: 128, defaultVFs: 16, minMTU: 68, maxMTU: 9978,
 			devlink: true, vfDevlink: true, modeWithVFs: true, portMAC: true, repMAC: true,
-			inline: "none", encap: "basic", rdma: "mlx5_", vfRDMA: true,
+			inline: "none", encap: "basic", rdma: "mlx5_", vfRDMA: true, infiniband: true, speed: 100_000,
+			newQueues: true, steering: "dmfs", roce: true, tcOffload: "off",
+			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MinRate, nic.MaxRate},
+			devlinkRates: true, functionCaps: true, vdpa: true, lag: true, maxSFs: 512, defaultSFs: 64,
+			// en.h, MLX5E_PARAMS_*; en_rep.c, MLX5E_REP_PARAMS_DEF_NUM_CHANNELS.
+			pfNet: queues{channels: cpus, mostChannels: cpus, repChannels: 1, rx: 1024, tx: 1024, minRing: 64, mostRing: 8192, tso: coalesceMost},
+			vfNet: queues{channels: 11, mostChannels: 11, rx: 1024, tx: 1024, minRing: 64, mostRing: 8192, tso: coalesceMost},
+			sfNet: queues{channels: 8, mostChannels: 8, rx: 1024, tx: 1024, minRing: 64, mostRing: 8192, tso: coalesceMost},
 			// All VFs of port 1 come after all that port 0 could have.
 			vfOffset: func(port, ports, totalVFs int) int { return ports - port + port*totalVFs }, vfStride: 1,
 			// mlx5_esw_vport_to_devlink_port_index; VF n is vport n+1, the
@@ -63,7 +105,12 @@ func profileNamed(name string) (profile, bool) {
 			product: "Intel(R) Ethernet Network Adapter E810-CQDA2", oui: [3]byte{0x64, 0x9d, 0x99},
 			driver: "ice", vfDriver: "iavf",
 			maxPorts: 2, defaultPorts: 2, maxVFs: 128, defaultVFs: 16, minMTU: 68, maxMTU: 9702,
-			devlink: true, devlinkInfo: true, rdma: "irdma",
+			devlink: true, devlinkInfo: true, rdma: "irdma", speed: 100_000, tcOffload: "off", devlinkRates: true,
+			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MinRate, nic.MaxRate},
+			// devlink/port.c, ice_devlink_port_new_check_attr: firmware without the capability.
+			noSFs:    "ice: Dynamic MSIX-X interrupt allocation is not supported",
+			pfNet:    queues{channels: cpus, mostChannels: cpus, rx: 2048, tx: 256, minRing: 64, mostRing: 8160, ringStep: 32, tso: 131072},
+			vfNet:    queues{channels: 4, mostChannels: cpus, rx: 512, tx: 512, minRing: 64, mostRing: 4096, ringStep: 32, tso: legacyMax},
 			vfOffset: func(port, ports, totalVFs int) int { return 8 - port + port*totalVFs }, vfStride: 1,
 			// ice_devlink_create_vf_port: the index of the VSI.
 			uplinkPort: func(int) uint32 { return 0 },
@@ -75,14 +122,37 @@ func profileNamed(name string) (profile, bool) {
 			oui:    [3]byte{0x00, 0x1b, 0x21},
 			driver: "igb", vfDriver: "igbvf",
 			maxPorts: 2, defaultPorts: 1, maxVFs: 7, defaultVFs: 7, minMTU: 68, maxMTU: 9216,
-			vfOffset: func(int, int, int) int { return 128 }, vfStride: 2,
+			vfOffset: func(int, int, int) int { return 128 }, vfStride: 2, speed: 1000,
+			// igb_main.c: igb_ndo_set_vf_bw takes no least rate; there is no link state.
+			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.VLAN, nic.MaxRate},
+			pfNet:        queues{channels: 8, mostChannels: 8, rx: 256, tx: 256, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
+			vfNet:        queues{rx: 256, tx: 256, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
+		}, true
+	case "generic":
+		return profile{
+			name: name, vendor: "1d6b", device: "0001", vfDevice: "0002",
+			product: "Generic switching adapter", oui: [3]byte{0x02, 0x67, 0x6e},
+			driver: "generic", vfDriver: "generic_vf",
+			maxPorts: 2, defaultPorts: 2, maxVFs: 64, defaultVFs: 8, minMTU: 68, maxMTU: 9600,
+			devlink: true, modeWithVFs: true, modeAfterVFs: true, repMAC: true, speed: 25_000, tcOffload: "off",
+			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MinRate, nic.MaxRate},
+			pfNet:        queues{channels: 8, mostChannels: 8, rx: 511, tx: 511, minRing: 32, mostRing: 2047, ringStep: 1, tso: legacyMax},
+			vfNet:        queues{channels: 4, mostChannels: 4, rx: 511, tx: 511, minRing: 32, mostRing: 2047, ringStep: 1, tso: legacyMax},
+			vfOffset:     func(port, ports, totalVFs int) int { return 8 - port + port*totalVFs }, vfStride: 1,
+			// netdevsim/dev.c, nsim_dev_port_index.
+			uplinkPort: func(port int) uint32 { return uint32(port) },
+			vfPort:     func(_, vf int) uint32 { return uint32(128 + vf) },
 		}, true
 	}
 	return profile{}, false
 }
 
 // profileNames are the names that profileNamed knows, for messages.
-func profileNames() []string { return []string{"mlx5", "ice", "igb"} }
+func profileNames() []string { return []string{"mlx5", "ice", "igb", "generic"} }
+
+// sfPort is the devlink port of an SF; vports of SFs start at a base that the device
+// tells (sf_base_id).
+func sfPort(port, slot int) uint32 { return uint32(port)<<16 | 0x8000 + uint32(slot) }
 
 // vfioDriver takes any function that is in an IOMMU group.
 const vfioDriver = string(nic.DriverVFIO)

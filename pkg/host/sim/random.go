@@ -51,13 +51,17 @@ func (s *Sim) age(r *rand.Rand, f int) {
 		return
 	}
 	card := s.profile(f)
-	if card.devlink && r.IntN(2) == 0 {
+	switchdev := p.Mode != "" && r.IntN(2) == 0
+	if switchdev && !card.modeAfterVFs {
 		s.setMode(f, nic.Switchdev)
 	}
 	if r.IntN(4) > 0 {
 		s.makeVFs(f, 1+r.IntN(p.TotalVFs))
+		if switchdev && card.modeAfterVFs {
+			s.setMode(f, nic.Switchdev)
+		}
 	}
-	if card.modeWithVFs && r.IntN(4) == 0 {
+	if card.modeWithVFs && p.Mode == nic.Switchdev && r.IntN(4) == 0 {
 		s.setMode(f, nic.Legacy)
 	}
 	p.Autoprobe = r.IntN(3) > 0

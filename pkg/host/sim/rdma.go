@@ -5,28 +5,134 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 
 	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
 )
 
-type rdma struct{ *Sim }
+type rdma struct{ hand }
 
-// Devices lists them all wherever their netdevs are: the namespace mode is shared.
+// Devices lists them all wherever their netdevs are. (In exclusive mode too: nothing
+// moves a device into another namespace here.)
 func (s rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 	var out []host.RDMADevice
 	err := s.read(ctx, "list RDMA devices", func() error {
-		for _, d := range s.st.RDMA {
-			parent := s.st.PFs[d.PF].Address
-			if d.VF >= 0 {
-				parent = s.vfAddress(d.PF, d.VF)
+		netdevs := map[functionID]host.Link{}
+		byIndex := map[int]functionID{}
+		for _, l := range s.st.Links {
+			if l.Netns == hostNS && l.PF >= 0 && !l.isRep() {
+				byIndex[l.Ifindex] = l.id()
 			}
-			out = append(out, host.RDMADevice{Name: d.Name, Parent: parent, Files: []string{
-				fmt.Sprintf("/dev/infiniband/umad%d", d.Verbs),
-				fmt.Sprintf("/dev/infiniband/uverbs%d", d.Verbs),
-			}})
+		}
+		for _, l := range s.listLinks(hostNS) {
+			if id, ok := byIndex[l.Ifindex]; ok {
+				netdevs[id] = l
+			}
+		}
+		for _, d := range s.st.RDMA {
+			out = append(out, s.rdmaDevice(d, netdevs[d.id()]))
 		}
 		slices.SortFunc(out, func(a, b host.RDMADevice) int { return strings.Compare(a.Name, b.Name) })
 		return nil
 	})
 	return out, err
+}
+
+func (s *Sim) rdmaDevice(d *rdmaDevice, l host.Link) host.RDMADevice {
+	p := s.st.PFs[d.PF]
+	out := host.RDMADevice{
+		Name: d.Name, Parent: p.Address, NodeGUID: guidOf(p.MAC),
+		Files: []string{
+			fmt.Sprintf("/dev/infiniband/umad%d", d.Verbs),
+			fmt.Sprintf("/dev/infiniband/uverbs%d", d.Verbs),
+		},
+	}
+	switch {
+	case d.VF >= 0:
+		v := p.VFs[d.VF]
+		out.Parent, out.NodeGUID = s.vfAddress(d.PF, d.VF), guidOf(l.MAC)
+		if p.InfiniBand {
+			out.NodeGUID = noGUID
+			if g, ok := v.Set[nic.NodeGUID]; ok {
+				out.NodeGUID = g
+			}
+		}
+	case d.SF >= 0:
+		out.Parent, out.NodeGUID = s.sfDevice(p.sf(d.SF)), guidOf(l.MAC)
+	}
+	port := host.RDMAPort{Number: 1, LinkLayer: "Ethernet", State: "DOWN", Netdev: l.Name}
+	if p.InfiniBand {
+		port.LinkLayer = "InfiniBand"
+	}
+	if l.Carrier {
+		port.State = "ACTIVE"
+	}
+	out.Ports = []host.RDMAPort{port}
+	return out
+}
+
+// noGUID is that of a VF of an InfiniBand port which nobody gave one.
+const noGUID = "00:00:00:00:00:00:00:00"
+
+// guidOf is the EUI-64 of an address (addrconf_addr_eui48).
+func guidOf(m nic.MAC) string {
+	if m.IsZero() {
+		return noGUID
+	}
+	return fmt.Sprintf("%02x:%02x:%02x:ff:fe:%02x:%02x:%02x", m[0]^2, m[1], m[2], m[3], m[4], m[5])
+}
+
+func rdmaMode(m nic.RDMAMode) bool { return m == nic.RDMAShared || m == nic.RDMAExclusive }
+
+// hasRDMA says whether anything on the machine has loaded the subsystem.
+func (s *Sim) hasRDMA() bool {
+	for f := range s.st.PFs {
+		if s.profile(f).rdma != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (s rdma) System(ctx context.Context) (nic.RDMA, error) {
+	var out nic.RDMA
+	err := s.read(ctx, "read RDMA mode", func() error {
+		if s.hasRDMA() {
+			out = nic.RDMA{Mode: s.st.RDMAMode, AtBoot: s.st.RDMAAtBoot, Fixed: len(s.st.Netns) > 1}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s rdma) SetMode(ctx context.Context, m nic.RDMAMode) error {
+	return s.set(ctx, Op{Verb: SetRDMAMode, Arg: string(m), Object: "the machine"}, func() (func(), error) {
+		switch {
+		case !s.hasRDMA():
+			return nil, refuse(syscall.EOPNOTSUPP, "")
+		case !rdmaMode(m):
+			return nil, refuse(syscall.EINVAL, "")
+		case s.st.RDMAMode == m:
+			return nil, nil
+		case len(s.st.Netns) > 1: // rdma_compatdev_set
+			return nil, refuse(syscall.EBUSY, "")
+		}
+		return func() { s.st.RDMAMode = m }, nil
+	}, nil)
+}
+
+// SetModeAtBoot writes a file; "" takes it away.
+func (s rdma) SetModeAtBoot(ctx context.Context, m nic.RDMAMode) error {
+	return s.set(ctx, Op{Verb: SetRDMABoot, Arg: string(m), Object: "the machine"}, func() (func(), error) {
+		switch {
+		case !s.hasRDMA():
+			return nil, refuse(syscall.EOPNOTSUPP, "")
+		case m != "" && !rdmaMode(m):
+			return nil, refuse(syscall.EINVAL, "")
+		case s.st.RDMAAtBoot == m:
+			return nil, nil
+		}
+		return func() { s.st.RDMAAtBoot = m }, nil
+	}, nil)
 }

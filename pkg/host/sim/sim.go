@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -22,6 +23,16 @@ type Sim struct {
 	handles map[int]int // open handles by namespace
 	log     []Op
 	dead    bool
+	told    []chan host.Change // who watches
+
+	promised time.Time // up to when those will be told of what is late
+}
+
+// hand is the machine as somebody uses it: sluice, whose changes are counted, logged
+// and made to fail, and which can crash; or a stranger.
+type hand struct {
+	*Sim
+	stranger bool
 }
 
 // Clock is how time passes for the machine. Wait returns ctx's error if ctx ends
@@ -54,19 +65,49 @@ type Config struct {
 	NoUdev  bool          // netdevs are called ethN instead of by their path
 	NoIOMMU bool          // vfio-pci cannot be bound
 	Delay   time.Duration // how long after its driver a netdev is there
-	Cards   []Card
+	LAGWait time.Duration // how long after its bond LAG is active; below 0 never
+
+	RDMAMode   nic.RDMAMode // "" shared
+	RDMAAtBoot nic.RDMAMode
+
+	Cards []Card
+	Bonds []Bond
+	Uses  []Use
+}
+
+// Port names a port of a card, both counted from 0.
+type Port struct{ Card, Port int }
+
+// Bond is a bond that the machine has when it starts. The zero mode is active-backup.
+type Bond struct {
+	Spec  nic.BondSpec // Members are not looked at
+	Ours  bool
+	Ports []Port
+}
+
+// Use is an address, and with it a default route, on a port's netdev or on a bond.
+type Use struct {
+	Port    Port
+	Bond    string // "" the port
+	Address netip.Prefix
+	Default bool
 }
 
 // Card is one card of a machine, or several alike. A zero number stands for the
 // profile's usual one.
 type Card struct {
-	Profile  string // mlx5, ice, igb
+	Profile  string // mlx5, ice, igb, generic
 	Ports    int
 	TotalVFs int  // sriov_totalvfs of each port
 	NUMA     *int // nil: by the card's place
+	MaxSFs   int  // that each port can have, where it can; 0: the usual
+
+	// InfiniBand: the link layer of its ports. It has GUIDs and no eswitch mode then.
+	InfiniBand bool
 
 	// How its ports are found when the machine starts.
 	NumVFs      int
+	NumSFs      int         // active, numbered from 1; in switchdev mode
 	Mode        nic.Eswitch // "" legacy, where there is a mode
 	NoAutoprobe bool
 	Unbound     bool // the PFs have no driver
@@ -80,14 +121,18 @@ func New(c Config) (*Sim, error) {
 	s := &Sim{clock: wallClock{}, handles: map[int]int{}}
 	s.st = state{
 		Version: stateVersion, Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Delay: c.Delay,
+		LAGWait: c.LAGWait, RDMAMode: cmp.Or(c.RDMAMode, nic.RDMAShared), RDMAAtBoot: c.RDMAAtBoot,
 		Netns: []*netns{{ID: hostNS}},
 	}
 	s.addLoopback(s.st.Netns[0])
 	if len(c.Cards) > maxCards {
 		return nil, fmt.Errorf("%d cards: a machine holds %d at most", len(c.Cards), maxCards)
 	}
-	if c.Delay < 0 {
+	switch {
+	case c.Delay < 0:
 		return nil, fmt.Errorf("delay %v: want 0 or more", c.Delay)
+	case !rdmaMode(s.st.RDMAMode), c.RDMAAtBoot != "" && !rdmaMode(c.RDMAAtBoot):
+		return nil, fmt.Errorf("RDMA modes %q and %q: want %s or %s", c.RDMAMode, c.RDMAAtBoot, nic.RDMAShared, nic.RDMAExclusive)
 	}
 	var first []int
 	for i, card := range c.Cards {
@@ -103,6 +148,17 @@ func New(c Config) (*Sim, error) {
 	}
 	for _, l := range s.st.Links {
 		l.Due = time.Time{}
+	}
+	for _, b := range c.Bonds {
+		if err := s.startBond(b); err != nil {
+			return nil, err
+		}
+	}
+	s.startLAGs()
+	for _, u := range c.Uses {
+		if err := s.startUse(u); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
@@ -120,6 +176,12 @@ func (s *Sim) addCard(n int, c Card) error {
 	if total < 1 || total > p.maxVFs {
 		return fmt.Errorf("card %d: %s with %d VFs a port: want 1 to %d", n, p.name, total, p.maxVFs)
 	}
+	switch {
+	case c.InfiniBand && !p.infiniband:
+		return fmt.Errorf("card %d: %s with InfiniBand ports: want one of mlx5", n, p.name)
+	case c.MaxSFs < 0 || c.MaxSFs > p.maxSFs:
+		return fmt.Errorf("card %d: %s with %d SFs a port: want 0 to %d", n, p.name, c.MaxSFs, p.maxSFs)
+	}
 	numa := 0
 	if cardBus(n) >= 0x40 {
 		numa = 1
@@ -135,12 +197,15 @@ func (s *Sim) addCard(n int, c Card) error {
 		f := &pf{
 			Profile: p.name, Card: n, Port: port, Ports: ports, Address: pfAddress(n, port),
 			MAC:  nic.MAC{p.oui[0], p.oui[1], p.oui[2], byte(id >> 16), byte(id >> 8), byte(id)&0xfe + byte(port)},
-			NUMA: numa, TotalVFs: total, Autoprobe: !c.NoAutoprobe,
+			NUMA: numa, TotalVFs: total, Autoprobe: !c.NoAutoprobe, InfiniBand: c.InfiniBand,
+		}
+		if !c.InfiniBand {
+			f.MaxSFs = cmp.Or(c.MaxSFs, p.defaultSFs)
 		}
 		if p.product != "" {
 			f.Serial = fmt.Sprintf("SIM%02d%07d", n, id%10_000_000)
 		}
-		if p.devlink {
+		if p.devlink && !c.InfiniBand {
 			f.Mode = nic.Legacy
 			f.SwitchID = nic.SwitchIDOf([]byte{p.oui[0], p.oui[1], p.oui[2], 3, 0, byte(id >> 16), byte(id >> 8), byte(id) & 0xfe})
 		}
@@ -161,30 +226,48 @@ func (s *Sim) start(first int, c Card) error {
 		return fmt.Errorf("card %d: %d VFs of %d", s.st.PFs[first].Card, c.NumVFs, s.st.PFs[first].TotalVFs)
 	case c.Mode != "" && c.Mode != nic.Legacy && c.Mode != nic.Switchdev:
 		return fmt.Errorf("card %d: no mode %q: want %s or %s", s.st.PFs[first].Card, c.Mode, nic.Legacy, nic.Switchdev)
-	case c.Mode != "" && !p.devlink:
+	case c.Mode != "" && s.st.PFs[first].Mode == "":
 		return fmt.Errorf("card %d: %s has no eswitch mode", s.st.PFs[first].Card, p.name)
+	case c.NumSFs < 0 || c.NumSFs > s.st.PFs[first].MaxSFs:
+		return fmt.Errorf("card %d: %d SFs of %d", s.st.PFs[first].Card, c.NumSFs, s.st.PFs[first].MaxSFs)
+	case c.NumSFs > 0 && c.Mode != nic.Switchdev:
+		return fmt.Errorf("card %d: SFs are of switchdev mode", s.st.PFs[first].Card)
+	case p.modeAfterVFs && c.Mode == nic.Switchdev && c.NumVFs == 0:
+		return fmt.Errorf("card %d: %s is in switchdev mode only while it has VFs", s.st.PFs[first].Card, p.name)
 	case c.Unbound && (c.NumVFs > 0 || c.Mode == nic.Switchdev):
 		return fmt.Errorf("card %d: without a driver it has neither VFs nor a mode", s.st.PFs[first].Card)
 	}
 	for i := range s.st.PFs[first].Ports {
+		if p.modeAfterVFs && c.NumVFs > 0 {
+			s.makeVFs(first+i, c.NumVFs)
+		}
 		if c.Mode == nic.Switchdev {
 			s.setMode(first+i, c.Mode)
 		}
-		if c.NumVFs > 0 {
+		if !p.modeAfterVFs && c.NumVFs > 0 {
 			s.makeVFs(first+i, c.NumVFs)
+		}
+		for n := range c.NumSFs {
+			s.addSF(first+i, n+1)
+			s.activateSF(first+i, s.st.PFs[first+i].SFs[n])
 		}
 	}
 	return nil
 }
 
 // Machine gives the machine through the seam.
-func (s *Sim) Machine() host.Machine {
+func (s *Sim) Machine() host.Machine { return hand{Sim: s}.machine() }
+
+func (s hand) machine() host.Machine {
 	return host.Machine{
-		PCI:     pci{s},
-		Devlink: devlink{s},
-		Links:   &links{s: s, ns: hostNS},
-		RDMA:    rdma{s},
-		Netns:   namespaces{s},
+		PCI:      pci{s},
+		Devlink:  devlink{s},
+		Links:    &links{s: s, ns: hostNS},
+		Bonds:    bonds{s},
+		RDMA:     rdma{s},
+		Netns:    namespaces{s},
+		Settings: settings{s},
+		Watch:    watch{s},
 	}
 }
 
@@ -244,13 +327,36 @@ const (
 	AddAddress   Verb = "add address"
 	AddRoute     Verb = "add route"
 	Announce     Verb = "announce address"
+	AddSF        Verb = "add SF"
+	DelSF        Verb = "remove SF"
+	SetSFActive  Verb = "set SF state"
+	AddBond      Verb = "add bond"
+	DelBond      Verb = "remove bond"
+	Enslave      Verb = "enslave"
+	Release      Verb = "release"
+	SetRDMAMode  Verb = "set RDMA mode"
+	SetRDMABoot  Verb = "set RDMA mode at boot"
+
+	// Aggregate is the driver's own: that it takes a bond into hardware. It makes no
+	// Op, and only a Fault that names it meets it.
+	Aggregate Verb = "activate LAG"
 )
 
+// SetOf is the verb of a setting.
+func SetOf(name nic.Setting) Verb { return Verb("set " + string(name)) }
+
 func verbs() []Verb {
-	return []Verb{
+	out := []Verb{
 		SetVFs, SetAutoprobe, Bind, Unbind, SetEswitch, SetPortMAC, SetMTU, SetMAC, SetUp, SetName, SetVFMAC, Move,
-		AddAddress, AddRoute, Announce,
+		AddAddress, AddRoute, Announce, AddSF, DelSF, SetSFActive, AddBond, DelBond, Enslave, Release,
+		SetRDMAMode, SetRDMABoot, Aggregate,
 	}
+	for _, k := range knobs() {
+		if v := SetOf(k.name); !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 func (o Op) what() string {
@@ -300,6 +406,9 @@ func refuse(errno syscall.Errno, ext string) error { return &refusal{errno: errn
 
 // fail puts op and object around what went wrong.
 func (o Op) fail(err error) error {
+	if err == nil {
+		return nil
+	}
 	var r *refusal
 	if errors.As(err, &r) {
 		return &host.Error{Op: o.what(), Object: o.Object, Errno: r.errno, Ext: r.ext, Err: r.err}
@@ -310,7 +419,7 @@ func (o Op) fail(err error) error {
 // set runs one setter. plan looks at the machine, under the lock, and returns the
 // change to make, nil if all is so already, or the kernel's refusal. late picks
 // the links that must be there before the setter may return; nil for none.
-func (s *Sim) set(ctx context.Context, op Op, plan func() (change func(), err error), late func(*link) bool) error {
+func (s hand) set(ctx context.Context, op Op, plan func() (change func(), err error), late func(*link) bool) error {
 	if err := s.attempt(ctx, &op, plan); err != nil {
 		return err
 	}
@@ -320,16 +429,23 @@ func (s *Sim) set(ctx context.Context, op Op, plan func() (change func(), err er
 	return s.settle(ctx, op, late)
 }
 
-func (s *Sim) attempt(ctx context.Context, op *Op, plan func() (func(), error)) error {
+func (s hand) attempt(ctx context.Context, op *Op, plan func() (func(), error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead {
+	if s.dead && !s.stranger {
 		return op.fail(ErrCrashed)
 	}
 	if err := ctx.Err(); err != nil {
 		return op.fail(err)
 	}
+	s.work()
 	change, err := plan()
+	if s.stranger {
+		if err == nil && change != nil {
+			s.change(*op, change)
+		}
+		return op.fail(err)
+	}
 	if change == nil && err == nil {
 		return nil
 	}
@@ -342,7 +458,7 @@ func (s *Sim) attempt(ctx context.Context, op *Op, plan func() (func(), error)) 
 	case err != nil:
 		err = op.fail(err)
 	default:
-		change()
+		s.change(*op, change)
 		if fault != nil {
 			err = s.strike(*op, fault)
 		}
@@ -352,9 +468,17 @@ func (s *Sim) attempt(ctx context.Context, op *Op, plan func() (func(), error)) 
 	return err
 }
 
+// change makes a change, lets the kernel do what follows from it, and tells those
+// who watch.
+func (s *Sim) change(op Op, do func()) {
+	do()
+	s.work()
+	s.tell(op.what() + " of " + op.Object)
+}
+
 // settle waits for the netdevs that late picks. The wait is bounded, the more VFs
 // the longer: 125 of them were seen to take 65 s.
-func (s *Sim) settle(ctx context.Context, op Op, late func(*link) bool) error {
+func (s hand) settle(ctx context.Context, op Op, late func(*link) bool) error {
 	s.mu.Lock()
 	now, due, n := s.clock.Now(), time.Time{}, 0
 	for _, l := range s.st.Links {
@@ -382,15 +506,16 @@ func (s *Sim) settle(ctx context.Context, op Op, late func(*link) bool) error {
 }
 
 // read runs one query under the lock.
-func (s *Sim) read(ctx context.Context, op string, f func() error) error {
+func (s hand) read(ctx context.Context, op string, f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := Op{Verb: Verb(op), Object: "the machine"}
-	if s.dead {
+	if s.dead && !s.stranger {
 		return o.fail(ErrCrashed)
 	}
 	if err := ctx.Err(); err != nil {
 		return o.fail(err)
 	}
+	s.work()
 	return f()
 }

@@ -25,6 +25,7 @@ func (s *Sim) AddNetns(path string) error {
 	ns := &netns{ID: s.st.NetnsID, Path: path}
 	s.st.Netns = append(s.st.Netns, ns)
 	s.addLoopback(ns)
+	s.tell("netns " + path)
 	return nil
 }
 
@@ -39,6 +40,8 @@ func (s *Sim) DeleteNetns(path string) error {
 	}
 	ns.Path = ""
 	s.reap(ns.ID)
+	s.work()
+	s.tell("netns " + path)
 	return nil
 }
 
@@ -66,8 +69,9 @@ func (s *Sim) AddLink(path, name, kind string) (ifindex int, err error) {
 	}
 	ns.Last++
 	s.st.Links = append(s.st.Links, &link{
-		Netns: ns.ID, Ifindex: ns.Last, Name: name, Role: other, PF: -1, VF: -1, Kind: kind, MAC: s.randomMAC(), MTU: 1500,
+		Netns: ns.ID, Ifindex: ns.Last, Name: name, Role: other, PF: -1, VF: -1, SF: -1, Kind: kind, MAC: s.randomMAC(), MTU: 1500,
 	})
+	s.tell("netdev " + name)
 	return ns.Last, nil
 }
 
@@ -85,6 +89,7 @@ func (s *Sim) AddAltName(path string, ifindex int, name string) error {
 	for _, l := range s.st.Links {
 		if l.Netns == ns.ID && l.Ifindex == ifindex {
 			l.AltNames = append(l.AltNames, name)
+			s.tell("netdev " + l.Name)
 			return nil
 		}
 	}
@@ -100,5 +105,8 @@ func (s *Sim) SetCarrier(h nic.Handle, on bool) error {
 		return fmt.Errorf("set carrier of %s: %w", h, fs.ErrNotExist)
 	}
 	s.st.PFs[f].NoCarrier = !on
+	s.retryLAG(f)
+	s.work()
+	s.tell("carrier of " + h.String())
 	return nil
 }

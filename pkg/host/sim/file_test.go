@@ -14,8 +14,8 @@ import (
 
 func TestSaveLoad(t *testing.T) {
 	dir := t.TempDir()
-	for seed := range uint64(30) {
-		s := sim.Random(seed)
+	for seed := range uint64(60) {
+		s := sim.RandomNode(seed)
 		s.Inject(sim.Fault{Verb: sim.SetMTU, Errno: 5})
 		path := dir + "/machine.json"
 		must(t, s.Save(path))

@@ -25,7 +25,7 @@ const Usage = `SPEC is a simulated machine: terms joined by "+", each NAME or NA
                    what=address|default-route address=192.0.2.7/24
   machine          seed=N udev=on|off iommu=on|off delay=DURATION (until a netdev appears)
                    lag=DURATION|never (until hardware has a bond) rdma=shared|exclusive
-                   rdmaboot=shared|exclusive
+                   rdmaboot=shared|exclusive settings=on|off
   fail             makes a change fail: write=N verb=TEXT object=TEXT skip=N times=N errno=EIO
                    text=TEXT after=on|off crash=on|off
   random           a machine by chance: seed=N; alone
@@ -180,6 +180,7 @@ func (k *keys) machine(c *Config) {
 	c.Seed = uint64(k.num("seed", 0, 1<<62))
 	c.NoUdev = !k.flag("udev", true)
 	c.NoIOMMU = !k.flag("iommu", true)
+	c.Plain = !k.flag("settings", true)
 	c.Delay = k.duration("delay")
 	if never := "never"; k.is("lag", never) {
 		c.LAGWait = -1

@@ -130,6 +130,9 @@ func (s settings) ReadVF(ctx context.Context, p *nic.PF, v int) error {
 // look reads what a function offers.
 func (s *Sim) look(t target, all []knob) (nic.Settings, nic.Limits) {
 	set, limits := nic.Settings{}, nic.Limits{}
+	if s.st.Plain {
+		return nil, nil
+	}
 	for _, k := range all {
 		if k.has(t) {
 			set[k.name] = k.get(t)
@@ -170,7 +173,7 @@ func (s settings) turn(ctx context.Context, p nic.PF, object string, v, num int,
 			return nil, refuse(syscall.ENODEV, "")
 		}
 		for _, k := range knobs() {
-			if k.name != name || !k.has(t) {
+			if k.name != name || s.st.Plain || !k.has(t) {
 				continue
 			}
 			if !k.takes(value) {

@@ -64,6 +64,7 @@ type Config struct {
 	Seed    uint64
 	NoUdev  bool          // netdevs are called ethN instead of by their path
 	NoIOMMU bool          // vfio-pci cannot be bound
+	Plain   bool          // nothing of nic.Setting is offered
 	Delay   time.Duration // how long after its driver a netdev is there
 	LAGWait time.Duration // how long after its bond LAG is active; below 0 never
 
@@ -120,7 +121,7 @@ const maxCards = 8
 func New(c Config) (*Sim, error) {
 	s := &Sim{clock: wallClock{}, handles: map[int]int{}}
 	s.st = state{
-		Version: stateVersion, Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Delay: c.Delay,
+		Version: stateVersion, Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Plain: c.Plain, Delay: c.Delay,
 		LAGWait: c.LAGWait, RDMAMode: cmp.Or(c.RDMAMode, nic.RDMAShared), RDMAAtBoot: c.RDMAAtBoot,
 		Netns: []*netns{{ID: hostNS}},
 	}

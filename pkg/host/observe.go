@@ -92,9 +92,11 @@ type join struct {
 	sfs      map[string][]SFDevice // by the PF's address
 	byIndex  map[int]Link
 	byParent map[string][]Link
-	above    map[int][]int    // ifindexes of what is built on an interface
-	ovs      []int            // ifindexes of Open vSwitch's own interfaces
-	uses     map[int][]string // by ifindex
+	orphans  map[nic.SwitchID][]Link // ports of a switch that have no parent
+	switches map[nic.SwitchID]int    // how many PFs' uplinks are of a switch
+	above    map[int][]int           // ifindexes of what is built on an interface
+	ovs      []int                   // ifindexes of Open vSwitch's own interfaces
+	uses     map[int][]string        // by ifindex
 	bonds    []Bond
 	lag      map[string]nic.LAG
 	rdma     map[string][]string // by PCI address or auxiliary device
@@ -108,6 +110,8 @@ func newJoin(l lists) join {
 		sfs:      map[string][]SFDevice{},
 		byIndex:  make(map[int]Link, len(l.links)),
 		byParent: make(map[string][]Link, len(l.links)),
+		orphans:  map[nic.SwitchID][]Link{},
+		switches: map[nic.SwitchID]int{},
 		above:    map[int][]int{},
 		uses:     map[int][]string{},
 		bonds:    l.bonds,
@@ -134,8 +138,11 @@ func newJoin(l lists) join {
 	}
 	for _, l := range links {
 		j.byIndex[l.Ifindex] = l
-		if l.Parent != "" {
+		switch {
+		case l.Parent != "":
 			j.byParent[l.Parent] = append(j.byParent[l.Parent], l)
+		case l.SwitchID != "" && l.Kind == "":
+			j.orphans[l.SwitchID] = append(j.orphans[l.SwitchID], l)
 		}
 		if l.Kind == kindOVS {
 			j.ovs = append(j.ovs, l.Ifindex)
@@ -209,6 +216,11 @@ func (j join) state(functions []Function) nic.State {
 			vfs[f.PF] = append(vfs[f.PF], f)
 		}
 	}
+	for _, f := range functions {
+		if f.PF == "" && len(j.orphans) > 0 {
+			j.switches[j.uplink(nic.PCI(f.Address), f.Address).SwitchID]++
+		}
+	}
 	var out nic.State
 	for _, f := range functions {
 		if f.PF == "" {
@@ -237,7 +249,7 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 	p.InfiniBand, p.LAG = uplink.InfiniBand, j.lag[f.Address]
 	p.SFs = j.subfunctions(h, f.Address)
 	p.RDMA = j.rdmaOf(f.Address, uplink.Netdev)
-	reps := j.representors(h, f.Address)
+	reps := j.representors(h, f.Address, uplink)
 	slices.SortFunc(vfs, func(a, b Function) int { return a.VFIndex - b.VFIndex })
 	for i, v := range vfs {
 		// The kernel makes and removes VFs in one call, so an index that is
@@ -298,6 +310,7 @@ func (j join) uplink(h nic.Handle, address string) Link {
 var (
 	uplinkName = regexp.MustCompile(`^p\d+$`)
 	vfRepName  = regexp.MustCompile(`^pf(\d+)vf(\d+)$`)
+	oldRepName = regexp.MustCompile(`^\d{1,5}$`) // drivers without devlink ports: the VF's number
 )
 
 type representor struct {
@@ -312,7 +325,11 @@ type representor struct {
 // PFs have a VF 0. What tells pfnum is no more than a tie-break: it is the
 // function number, save where a PF is passed through to a virtual machine, and
 // mlx5 has ports of another PF's VFs ("adjacent") beside its own.
-func (j join) representors(h nic.Handle, address string) map[int]representor {
+//
+// Before Linux 5.8 representors of mlx5 had no parent. There they are those of the
+// uplink's switch, and pfnum is all that tells whose they are; names without it are
+// believed only where the switch has one PF.
+func (j join) representors(h nic.Handle, address string, uplink Link) map[int]representor {
 	out := map[int]representor{}
 	function := int(address[len(address)-1] - '0')
 	add := func(vf int, r representor) {
@@ -335,15 +352,32 @@ func (j join) representors(h nic.Handle, address string) map[int]representor {
 		return out
 	}
 	for _, l := range j.byParent[address] {
-		m := vfRepName.FindStringSubmatch(l.PortName)
-		if m == nil {
-			continue
+		if pf, vf, ok := repName(l.PortName); ok {
+			add(vf, representor{Representor: nic.Representor{Netdev: l.Netdev}, own: pf == function || pf < 0})
 		}
-		r := representor{own: atoi(m[1]) == function}
-		r.Netdev = l.Netdev
-		add(atoi(m[2]), r)
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, l := range j.orphans[uplink.SwitchID] {
+		pf, vf, ok := repName(l.PortName)
+		if ok && (pf == function || pf < 0 && j.switches[uplink.SwitchID] == 1) {
+			add(vf, representor{Representor: nic.Representor{Netdev: l.Netdev}, own: true})
+		}
 	}
 	return out
+}
+
+// repName reads the port name of a VF's representor; pf is -1 when it does not say
+// which PF's VF it is.
+func repName(name string) (pf, vf int, ok bool) {
+	if m := vfRepName.FindStringSubmatch(name); m != nil {
+		return atoi(m[1]), atoi(m[2]), true
+	}
+	if oldRepName.MatchString(name) {
+		return -1, atoi(name), true
+	}
+	return 0, 0, false
 }
 
 func atoi(digits string) int {

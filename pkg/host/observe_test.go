@@ -216,6 +216,64 @@ func testTwoPFs(t *testing.T, withPorts bool, pfnum func(fn int) int) {
 	}
 }
 
+// TestOldRepresentors: before Linux 5.8 representors had no parent, and some drivers
+// gave no more than the VF's number for a name. What is not certain is no
+// representor: a VF must never be wired through another one's.
+func TestOldRepresentors(t *testing.T) {
+	names := map[string]func(fn, i int) string{
+		"pfNvfM": func(fn, i int) string { return fmt.Sprintf("pf%dvf%d", fn, i) },
+		"number": func(_, i int) string { return fmt.Sprint(i) },
+	}
+	for _, c := range []struct {
+		name      string
+		parents   bool
+		oneSwitch bool
+		found     bool
+	}{
+		{"pfNvfM", true, true, true},
+		{"pfNvfM", false, true, true},
+		{"pfNvfM", false, false, true},
+		{"number", true, true, true},
+		{"number", false, false, true},
+		{"number", false, true, false}, // VF 0 of which of the two?
+	} {
+		var l lists
+		for fn := range 2 {
+			l.pfAt(fn, 2)
+			pf := fmt.Sprintf("%s%d", card, fn)
+			parent := pf
+			if !c.parents {
+				parent = ""
+			}
+			for i := range 2 {
+				l.link(parent, fmt.Sprintf("rep%d%d", fn, i), names[c.name](fn, i))
+			}
+			l.link(pf, fmt.Sprintf("up%d", fn), fmt.Sprintf("p%d", fn))
+			if !c.oneSwitch {
+				for i := range l.links[3*fn:] {
+					l.links[3*fn+i].SwitchID = nic.SwitchID(fmt.Sprintf("b8cef60300a1b2c%d", fn))
+				}
+			}
+		}
+		// What else has a switch id: a port of a switch on the board, a VLAN on one.
+		l.link("", "lan1", "p1")
+		l.link("", "vlan", "0")
+		l.links[len(l.links)-1].Kind = "vlan"
+		s := observe(t, l)
+		for fn := range 2 {
+			for i, v := range s.PF(nic.PCI(fmt.Sprintf("%s%d", card, fn))).VFs {
+				want := fmt.Sprintf("rep%d%d", fn, i)
+				if !c.found {
+					want = ""
+				}
+				if v.Rep.Netdev.Name != want {
+					t.Errorf("%+v: PF %d VF %d has representor %q: want %q", c, fn, i, v.Rep.Netdev.Name, want)
+				}
+			}
+		}
+	}
+}
+
 // TestTwoCards: function 0 of either card has a pf0vf0.
 func TestTwoCards(t *testing.T) {
 	s, err := sim.Parse("mlx5:cards=2,ports=1,numvfs=2,mode=switchdev")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sluice.dev/sluice/pkg/nic"
 )
 
 // part is something that a NIC's driver must offer.
@@ -124,6 +126,11 @@ func (f Facts) seen(driver string, p part) (Finding, bool) {
 				return Finding{Answer: Yes, What: what, From: "debugfs mlx5/" + pf.Handle.Name + "/ct"}, true
 			}
 			n, what = pf.InHW.Conntrack, "rules with conntrack"
+		case partLAG:
+			if pf.LAG == nic.LAGActive {
+				return Finding{Answer: Yes, What: fmt.Sprintf("%s is in a LAG now", pf.Handle), From: "debugfs mlx5/" + pf.Handle.Name + "/lag"}, true
+			}
+			continue
 		case partTunnels:
 			n, what = pf.InHW.Tunnels, "rules with a tunnel"
 		default:

@@ -105,6 +105,7 @@ type PF struct {
 	Conntrack bool        `json:"conntrack,omitempty"` // the driver counts offloaded connections (mlx5: debugfs ct/)
 	TCOffload string      `json:"tcOffload,omitempty"` // hw-tc-offload of the uplink: on, off; "" not read
 	Encap     string      `json:"encap,omitempty"`     // encap-mode: none, basic; "" not read
+	LAG       nic.LAG     `json:"lag,omitempty"`       // what the driver says of VF-LAG
 	InHW      InHW        `json:"inHW"`
 }
 
@@ -128,7 +129,7 @@ func PFsOf(s nic.State) []PF {
 		f := PF{
 			Handle: p.Handle, Card: card, Netdev: p.Uplink.Name, Driver: p.Driver, Eswitch: p.Eswitch,
 			TotalVFs: p.TotalVFs, VFs: len(p.VFs), RDMA: slices.Clone(p.RDMA),
-			TCOffload: p.Settings[nic.TCOffload], Encap: p.Settings[nic.EncapMode],
+			TCOffload: p.Settings[nic.TCOffload], Encap: p.Settings[nic.EncapMode], LAG: p.LAG,
 		}
 		for _, v := range p.VFs {
 			f.RDMA = append(f.RDMA, v.RDMA...)

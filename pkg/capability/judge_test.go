@@ -93,6 +93,12 @@ func TestOneThing(t *testing.T) {
 		"no NIC": {func(f *Facts) { f.PFs = nil }, "vfs switchdev flows from-wire conntrack geneve vxlan vf-lag sfs vdpa vfio rdma rdma-exclusive ipsec", []string{"no PF can have VFs"}},
 		"unknown driver": {func(f *Facts) { f.PFs[0].Driver, f.PFs[1].Driver = "newnic", "newnic" },
 			"flows from-wire conntrack geneve vxlan vf-lag sfs vdpa ipsec", []string{"newnic"}},
+		"foreign": {func(f *Facts) { f.PFs[0].Foreign, f.PFs[1].Foreign = "taint", "taint" },
+			"flows from-wire conntrack geneve vxlan vf-lag sfs vdpa ipsec", []string{"not built with this kernel", "(taint)", "sluice flows"}},
+		"foreign and proven": {func(f *Facts) {
+			f.PFs[0].Foreign, f.PFs[0].LAG, f.PFs[0].InHW = "taint", nic.LAGActive, InHW{Rules: 3, Conntrack: 1}
+			f.PFs[1].Foreign, f.PFs[1].InHW.Tunnels = "taint", 1
+		}, "sfs vdpa ipsec", []string{"not built with this kernel"}},
 		// The better of two cards counts.
 		"another driver": {func(f *Facts) {
 			f.PFs = append(f.PFs, PF{Handle: nic.PCI("0000:09:00.0"), Driver: "ice", Eswitch: nic.Legacy})

@@ -1,0 +1,46 @@
+package host_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// TestB17PFsBehindABond: from a bond, which is what a bridge has as its port, to the
+// PFs whose uplinks are in it; the PFs are there all the same, each with its VFs. A
+// bond of other interfaces is none of ours.
+func TestB17PFsBehindABond(t *testing.T) {
+	var l lists
+	var bond, other host.Bond
+	bond.Name, bond.Ifindex, bond.Mode = "bond0", 99, nic.IEEE8023AD
+	other.Name, other.Ifindex, other.Mode = "bond1", 98, nic.ActiveBackup
+	for _, fn := range []int{1, 0} {
+		l.pfAt(fn, 1)
+		pf := fmt.Sprintf("%s%d", card, fn)
+		l.link(pf, fmt.Sprintf("rep%d", fn), fmt.Sprintf("pf%dvf0", fn))
+		uplink := l.link(pf, fmt.Sprintf("up%d", fn), fmt.Sprintf("p%d", fn))
+		l.links[len(l.links)-1].Master = bond.Ifindex
+		bond.Members = append(bond.Members, uplink)
+	}
+	bond.Members = append(bond.Members, l.link("0000:00:03.0", "eno1", ""))
+	other.Members = []int{l.link("0000:00:03.1", "eno2", "")}
+	l.bonds = []host.Bond{other, bond}
+	l.links = append(l.links, bond.Link, other.Link)
+	s := observe(t, l)
+	want := []nic.Bond{{
+		Netdev: bond.Netdev, Mode: bond.Mode, Others: []string{"eno1"},
+		Members: []nic.Handle{nic.PCI(card + "0"), nic.PCI(card + "1")},
+	}}
+	if d := cmp.Diff(want, s.Bonds); d != "" {
+		t.Error(d)
+	}
+	for _, h := range want[0].Members {
+		if p := s.PF(h); p == nil || !p.Uplink.Exists() || len(p.VFs) != 1 || !p.VFs[0].Rep.Exists() {
+			t.Errorf("%s: %+v", h, p)
+		}
+	}
+}

@@ -137,6 +137,9 @@ func freezePF(p PF, bond *Bond) PFSpec {
 		name := ""
 		if bond != nil {
 			name = bond.Name
+			// A bond says so for its members.
+			delete(f.Settings, AdminLink)
+			delete(f.Settings, LinkMTU)
 		}
 		f.Bond = &name
 	}

@@ -344,11 +344,10 @@ int twin_devlink_params(struct twin_func *func)
 		devl_params_unregister(func->devlink, init_params, ARRAY_SIZE(init_params));
 		return err;
 	}
-	/* an SF starts with no part: mlx5_devlink_eth_params_register */
+	/* an SF starts with no part and no RoCE: mlx5_devlink_eth_params_register */
 	v.vbool = !func->light;
 	for (i = 0; i < num_part_params(func); i++)
 		twin_driverinit_set(func->devlink, part_params[i].id, v);
-	v.vbool = true;
 	twin_driverinit_set(func->devlink, DEVLINK_PARAM_GENERIC_ID_ENABLE_ROCE, v);
 	v.vu32 = 1024;
 	twin_driverinit_set(func->devlink, DEVLINK_PARAM_GENERIC_ID_IO_EQ_SIZE, v);

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -32,15 +33,21 @@ func observeCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				near, err := nearGPUs(cmd.Context(), n.machine, state)
+				if err != nil {
+					return err
+				}
 				cards := state.Cards()
 				return o.print(cmd.OutOrStdout(), struct {
 					Cards       []nic.Card        `json:"cards"`
 					Bonds       []nic.Bond        `json:"bonds,omitempty"`
 					RDMA        nic.RDMA          `json:"rdma,omitzero"`
 					RDMADevices []host.RDMADevice `json:"rdmaDevices,omitempty"`
-				}{orEmpty(cards), state.Bonds, state.RDMA, rdma}, func(w io.Writer) {
+					GPUs        []nearGPU         `json:"gpus,omitempty"`
+				}{orEmpty(cards), state.Bonds, state.RDMA, rdma, near}, func(w io.Writer) {
 					cardTable(w, cards, state)
 					bondTable(w, state)
+					gpuTable(w, near)
 				})
 			})
 		},
@@ -60,7 +67,7 @@ func cardTable(w io.Writer, cards []nic.Card, state nic.State) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "card %d  %s  serial %s\n", i, orDash(c.Product), orDash(c.Serial))
+		fmt.Fprintf(w, "card %d  %s  serial %s%s\n", i, orDash(c.Product), orDash(c.Serial), firmwareText(c))
 		tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 		fmt.Fprintln(tw, "  FUNCTION\tID\tDRIVER\tNETDEV\tMAC\tMTU\tESWITCH\tVFS\tREPRESENTOR\tRDMA\tNUMA\tUSE")
 		for _, p := range c.PFs {
@@ -84,6 +91,20 @@ func cardTable(w io.Writer, cards []nic.Card, state nic.State) {
 		}
 		tw.Flush()
 	}
+}
+
+// firmwareText is the firmware of a card, or those of its ports where they differ.
+func firmwareText(c nic.Card) string {
+	var versions []string
+	for _, p := range c.PFs {
+		if p.Firmware != "" && !slices.Contains(versions, p.Firmware) {
+			versions = append(versions, p.Firmware)
+		}
+	}
+	if versions == nil {
+		return ""
+	}
+	return "  firmware " + strings.Join(versions, ", ")
 }
 
 // portUse says in which bond a port is, and what of the host runs over it.

@@ -18,10 +18,25 @@ type Machine struct {
 	Netns    Netns
 	Settings Settings
 	Watch    Watch
+	GPUs     GPUs
 
 	// Keep is addresses to which the host must not lose its way, the API server's
 	// for one: what they are reached over counts as in use by the host (nic.PF.Carries).
 	Keep []netip.Addr
+}
+
+// GPUs is what NICs are near to or far from.
+type GPUs interface {
+	// GPUs lists the PCI functions that display or compute (classes 03 and 12),
+	// ordered by address.
+	GPUs(ctx context.Context) ([]GPU, error)
+}
+
+// GPU is one function that displays or computes.
+type GPU struct {
+	Address string
+	NUMA    int    // -1: not said
+	Path    string // as of nic.PF
 }
 
 // PCI is the machine's network-class PCI functions, by address.
@@ -71,6 +86,9 @@ type Function struct {
 	TotalVFs  int // of a PF: sriov_totalvfs
 	NumVFs    int // of a PF: sriov_numvfs
 	Autoprobe bool
+	VFVectors int // of a PF: sriov_vf_total_msix, interrupts that its VFs share; 0 not said
+
+	Path string // of a PF: where it hangs, as of nic.PF
 
 	// Away: a netdev of this function exists in another network namespace (its
 	// net/ directory is there, and empty here).
@@ -129,6 +147,9 @@ type DevlinkDevice struct {
 	Encap   string      // "" when not said
 	Serial  string      // info: serial_number; "" when not said
 	Driver  string
+
+	Firmware string // info: fw.version, running; "" when not said
+	PSID     string // info: fw.psid, the card's variant; "" when not said
 }
 
 // Flavour of a devlink port, as devlink prints it.

@@ -239,7 +239,8 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 	p := nic.PF{
 		Handle: h, Vendor: f.Vendor, Device: f.Device, Product: f.Product, Serial: f.Serial,
 		Driver: f.Driver, NUMA: f.NUMA, Eswitch: d.Eswitch,
-		TotalVFs: f.TotalVFs, Autoprobe: f.Autoprobe,
+		TotalVFs: f.TotalVFs, Autoprobe: f.Autoprobe, VFVectors: f.VFVectors,
+		Firmware: d.Firmware, PSID: d.PSID, Path: f.Path,
 	}
 	if d.Serial != "" {
 		p.Serial = d.Serial

@@ -55,6 +55,13 @@ type PF struct {
 	Driver  string `json:"driver,omitempty"`
 	NUMA    int    `json:"numa"` // -1: the platform does not say
 
+	Firmware string `json:"firmware,omitempty"` // the running one
+	PSID     string `json:"psid,omitempty"`     // the card's variant, by which firmware is chosen
+
+	// Path is where the function hangs: the host bridge and the PCI bridges down to
+	// it, as sysfs has them: "pci0000:00/0000:00:01.0/0000:01:00.0". "" not said.
+	Path string `json:"path,omitempty"`
+
 	// Eswitch and what hangs on it. A SwitchID does not mean switchdev mode.
 	Eswitch  Eswitch  `json:"eswitch,omitempty"`
 	SwitchID SwitchID `json:"switchID,omitempty"`
@@ -65,8 +72,9 @@ type PF struct {
 	// the PF has no driver or its netdev lies in another namespace.
 	Uplink Netdev `json:"uplink"`
 
-	TotalVFs  int      `json:"totalVFs"`  // sriov_totalvfs; 0: no SR-IOV
-	Autoprobe bool     `json:"autoprobe"` // sriov_drivers_autoprobe
+	TotalVFs  int      `json:"totalVFs"`            // sriov_totalvfs; 0: no SR-IOV
+	VFVectors int      `json:"vfVectors,omitempty"` // MSI-X vectors that the VFs share (sriov_vf_total_msix); 0 not said
+	Autoprobe bool     `json:"autoprobe"`           // sriov_drivers_autoprobe
 	RDMA      []string `json:"rdma,omitempty"`
 	VFs       []VF     `json:"vfs,omitempty"` // index i is VF i
 	SFs       []SF     `json:"sfs,omitempty"` // ordered by number

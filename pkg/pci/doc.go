@@ -26,6 +26,9 @@ type Function struct {
 	TotalVFs  int // of a PF: sriov_totalvfs
 	NumVFs    int // of a PF: sriov_numvfs
 	Autoprobe bool
+	VFVectors int // of a PF: sriov_vf_total_msix, interrupts that its VFs share; 0 not said
+
+	Path string // of a PF: the bridges above it, "pci0000:00/0000:00:01.0"; "" not said
 
 	Away       bool // net/ is there, and empty in the mount's namespace
 	IOMMUGroup int  // -1: none

@@ -186,7 +186,9 @@ func (s *Sys) function(r *reader, devices dir, address string, isVF bool) (f Fun
 	if f.TotalVFs = r.number(d, "sriov_totalvfs", 0); f.TotalVFs > 0 {
 		f.NumVFs = r.number(d, "sriov_numvfs", 0)
 		f.Autoprobe = r.number(d, "sriov_drivers_autoprobe", 0) == 1
+		f.VFVectors = r.number(d, "sriov_vf_total_msix", 0)
 	}
+	f.Path = r.place(devices, address)
 	if s.vpd != nil {
 		f.Product, f.Serial = s.vpd.read(d, address)
 	}

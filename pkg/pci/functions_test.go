@@ -38,9 +38,9 @@ func TestFunctions(t *testing.T) {
 	want := []Function{{
 		Address: "0000:03:00.0", Vendor: "15b3", Device: "101d", Driver: "mlx5_core", NUMA: 1, VFIndex: -1,
 		Product: "ConnectX-6 Dx EN adapter card", Serial: "MT2116X09299",
-		TotalVFs: 16, NumVFs: 2, Autoprobe: true, IOMMUGroup: 42,
+		TotalVFs: 16, NumVFs: 2, Autoprobe: true, VFVectors: 640, Path: "pci0000:00", IOMMUGroup: 42,
 	}, {
-		Address: "0000:05:00.0", Vendor: "8086", Device: "10c9", NUMA: 1, VFIndex: -1, IOMMUGroup: -1,
+		Address: "0000:05:00.0", Vendor: "8086", Device: "10c9", NUMA: 1, VFIndex: -1, Path: "pci0000:00", IOMMUGroup: -1,
 	}, {
 		Address: "0000:10:00.2", Vendor: "15b3", Device: "101e", Driver: "mlx5_core", NUMA: 1, PF: "0000:03:00.0", IOMMUGroup: 42,
 	}, {
@@ -113,7 +113,7 @@ func TestOneAttributeAbsent(t *testing.T) {
 		},
 	}
 	for name, do := range damage {
-		for _, attr := range []string{"numa_node", "sriov_numvfs", "sriov_totalvfs", "sriov_drivers_autoprobe", "vpd", "uevent", "iommu_group", "net", "driver"} {
+		for _, attr := range []string{"numa_node", "sriov_numvfs", "sriov_totalvfs", "sriov_drivers_autoprobe", "sriov_vf_total_msix", "vpd", "uevent", "iommu_group", "net", "driver"} {
 			t.Run(name+" "+attr, func(t *testing.T) {
 				tr := newTree(t)
 				pf := tr.pf("0000:03:00.0", 4, 1)
@@ -129,14 +129,16 @@ func TestOneAttributeAbsent(t *testing.T) {
 					t.Fatalf("got %+v", got)
 				}
 				want := Function{Address: "0000:03:00.0", Vendor: "15b3", Device: "101d", Product: "p", Serial: "s", Driver: "mlx5_core",
-					NUMA: 1, VFIndex: -1, TotalVFs: 4, NumVFs: 1, Autoprobe: true, IOMMUGroup: 42}
+					NUMA: 1, VFIndex: -1, TotalVFs: 4, NumVFs: 1, Autoprobe: true, VFVectors: 640, Path: "pci0000:00", IOMMUGroup: 42}
 				switch attr {
 				case "numa_node":
 					want.NUMA = -1
 				case "sriov_numvfs":
 					want.NumVFs = 0
 				case "sriov_totalvfs":
-					want.TotalVFs, want.NumVFs, want.Autoprobe = 0, 0, false
+					want.TotalVFs, want.NumVFs, want.Autoprobe, want.VFVectors = 0, 0, false, 0
+				case "sriov_vf_total_msix":
+					want.VFVectors = 0
 				case "sriov_drivers_autoprobe":
 					want.Autoprobe = false
 				case "vpd":

@@ -75,6 +75,7 @@ func (tr tree) pf(address string, total, n int) string {
 	tr.file(d+"/sriov_totalvfs", fmt.Sprintln(total))
 	tr.file(d+"/sriov_numvfs", fmt.Sprintln(n))
 	tr.file(d+"/sriov_drivers_autoprobe", "1\n")
+	tr.file(d+"/sriov_vf_total_msix", "640\n")
 	for i := range n {
 		tr.vf(address, i)
 	}

@@ -65,7 +65,7 @@ func (e eswitches) device(h nic.Handle) host.DevlinkDevice {
 		return d
 	}
 	if i, err := e.devlink.Info(h); err == nil {
-		d.Serial = i.Serial
+		d.Serial, d.Firmware, d.PSID = i.Serial, i.Firmware, i.PSID
 		if i.Driver != "" {
 			d.Driver = i.Driver
 		}

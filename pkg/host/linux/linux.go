@@ -71,6 +71,7 @@ func Open(o Options) (*Machine, error) {
 			Devlink: e,
 			Links:   l,
 			RDMA:    rdma{sys: o.Sys, dev: o.Dev},
+			GPUs:    gpus{sys: functions},
 			Netns:   namespaces{home: home},
 		},
 		close: func() error { return errors.Join(l.Close(), dl.Close(), home.Close()) },

@@ -28,10 +28,12 @@ func TestPlaceOf(t *testing.T) {
 func TestGPUs(t *testing.T) {
 	tr := newTree(t)
 	tr.pf("0000:03:00.0", 4, 1)
-	tr.function("0000:09:00.0", "1A03", "2000", "30000", "ast")
-	tr.function("0000:41:00.0", "10DE", "2330", "30200", "nvidia")
-	tr.function("0000:42:00.0", "1002", "74A1", "120000", "")
-	tr.function("0000:00:1f.2", "8086", "2922", "10601", "ahci")
+	for address, class := range map[string]string{
+		"0000:09:00.0": "0x030000", "0000:41:00.0": "0x030200", "0000:42:00.0": "0x120000", "0000:00:1f.2": "0x010601", "0000:00:01.0": "",
+	} {
+		d := tr.function(address, "10DE", "2330", "0", "")
+		tr.file(d+"/class", class+"\n")
+	}
 	tr.file("devices/pci0000:00/0000:42:00.0/numa_node", "-1\n")
 	got, err := New(tr.root, false).GPUs(context.Background())
 	if err != nil {

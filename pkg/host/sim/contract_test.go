@@ -17,7 +17,7 @@ func TestContract(t *testing.T) {
 		lacks map[hosttest.Capability]string
 	}{
 		{"mlx5:cards=2,vfs=16", nil},
-		{"mlx5:vfs=128+machine:udev=off,iommu=off,delay=1ms", map[hosttest.Capability]string{
+		{"mlx5:vfs=128+machine:udev=off,iommu=off,delay=1ms,lag=5ms", map[hosttest.Capability]string{
 			hosttest.VFIO: "the machine has no IOMMU",
 		}},
 		{"ice:vfs=16", map[hosttest.Capability]string{

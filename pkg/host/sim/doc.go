@@ -16,6 +16,19 @@
 //   - ice: the mode can only be changed while there are no VFs; no port function
 //     attributes.
 //   - igb: legacy only, no devlink instance, no phys_port_name.
+//   - generic: no real card, but the strictest manners of drivers that sluice has no
+//     row for: switchdev is refused without VFs (bnxt_vfr.c of Linux 6.1) and ends
+//     with the last one (netdevsim/bus.c).
+//   - Settings (nic.Setting): what each driver offers, in which mode, with what
+//     limits, how it refuses, and what a new count, a bind, a mode change and a reload
+//     reset. knob.go is the table, with the kernel source of each line.
+//   - SFs (mlx5/core/sf): in switchdev mode only, with port, representor, auxiliary
+//     device, devlink instance, netdev and RDMA device; a limit; gone with the mode.
+//   - Bonds (drivers/net/bonding): options, members, which is active, whose address and
+//     MTU members have. LAG by the rules of mlx5/core/lag/lag.c, some time after its
+//     bond; it needs VFs unbound when it begins; one mlx5_bond_N in the place of both
+//     PFs' RDMA devices.
+//   - RDMA modes (drivers/infiniband/core/device.c); InfiniBand ports with GUIDs.
 //   - net/core/dev.c: names and alternative names, ifindexes per namespace, what a
 //     move between namespaces keeps and drops, and where interfaces go when their
 //     namespace ends.
@@ -23,14 +36,18 @@
 //     when the count goes to 0; a netdev made anew has a new ifindex and the
 //     default MTU.
 //
-// Not modelled: packets, tc and OVS, bonds, SFs, link speed, what an
-// administrative address does to a VF that is bound already, the VF's
-// own address in ice's VF rows.
+// What Read tells of a setting does not mean that it can be set now: steering mode
+// in switchdev mode, or RoCE of a bound VF, are read and refused, as a kernel does.
+//
+// Not modelled: packets, tc and OVS, what an administrative address does to a VF that
+// is bound already, the VF's own address in ice's VF rows, RDMA devices moving
+// between namespaces, the netdev of a virtio vDPA device, SFs of ice, LAG of ice.
 //
 // Everything that the kernel draws by chance (MAC addresses) is drawn from a
 // seed, so a machine built twice from one spec behaves alike to the last ifindex.
 //
 // Faults: Inject makes chosen operations fail, before or after their effect, or
 // ends the process in the midst of one (see Fault). Delay lets netdevs appear
-// late. Clone and Save keep a machine for later.
+// late. Clone and Save keep a machine for later. Stranger changes it as another
+// program would; Watch tells of every change.
 package sim

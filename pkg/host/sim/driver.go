@@ -14,9 +14,13 @@ import (
 
 // This file is what drivers do when they bind, change the mode, and let go.
 
-func (s *Sim) profile(f int) profile {
-	p, _ := profileNamed(s.st.PFs[f].Profile)
-	return p
+func (s *Sim) profile(f int) *profile {
+	p := s.st.PFs[f]
+	if p.card == nil {
+		card, _ := profileNamed(p.Profile)
+		p.card = &card
+	}
+	return p.card
 }
 
 // driven says whether PF f has its network driver.

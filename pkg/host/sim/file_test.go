@@ -10,6 +10,7 @@ import (
 
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/host/sim"
+	"sluice.dev/sluice/pkg/nic"
 )
 
 func TestSaveLoad(t *testing.T) {
@@ -124,6 +125,19 @@ func TestDecodeRefuses(t *testing.T) {
 		{"links[1]: no function pf 9", func(m map[string]any) { link(m, 1)["pf"] = 9 }},
 		{"rdma[0]: no function", func(m map[string]any) { m["rdma"].([]any)[0].(map[string]any)["vf"] = 5 }},
 		{"rdma[0]: name \"\"", func(m map[string]any) { m["rdma"].([]any)[0].(map[string]any)["name"] = "" }},
+		{"RDMA modes", func(m map[string]any) { m["rdmaMode"] = "both" }},
+		{`pfs[0]: no setting "colour"`, func(m map[string]any) { pf(m, 0)["set"] = map[string]any{"colour": "red"} }},
+		{`pfs[0]: no setting "encap-mode", or not with value "often"`, func(m map[string]any) { pf(m, 0)["set"] = map[string]any{"encap-mode": "often"} }},
+		{"pfs[0]: mode \"switchdev\"", func(m map[string]any) { pf(m, 0)["infiniband"] = true }},
+		{"pfs[0]: 1 of 0 SFs", func(m map[string]any) { pf(m, 0)["maxSFs"] = 0; pf(m, 0)["sfs"] = []any{map[string]any{"num": 1}} }},
+		{"pfs[0]: sfs[0]: null", func(m map[string]any) { pf(m, 0)["sfs"] = []any{nil} }},
+		{"pfs[0]: sfs[1]: null, or a number", func(m map[string]any) {
+			pf(m, 0)["sfs"] = []any{map[string]any{"num": 1}, map[string]any{"num": 1, "slot": 1}}
+		}},
+		{"links[1]: enp3s0f0np0 cannot be in a bond 1", func(m map[string]any) { link(m, 1)["master"] = 1 }},
+		{"links[1]: a bond without options", func(m map[string]any) { link(m, 1)["bond"] = map[string]any{"mode": "802.3ad"} }},
+		{"lags[0]: null, of no card", func(m map[string]any) { m["lags"] = []any{map[string]any{"card": 0}} }},
+		{"rdma[0]: of a LAG that there is not", func(m map[string]any) { m["rdma"].([]any)[0].(map[string]any)["lag"] = true }},
 		{"delay", func(m map[string]any) { m["delay"] = -1 }},
 	} {
 		_, err := sim.Decode(edited(t, c.edit))
@@ -153,12 +167,34 @@ func use(t testing.TB, s *sim.Sim) {
 	st, err := host.Observe(ctx, m)
 	must(t, err)
 	ignore := func(error) {}
+	for _, b := range st.Bonds {
+		for _, p := range st.PFs {
+			ignore(m.Bonds.Release(ctx, b.Ifindex, p.Uplink.Ifindex))
+			ignore(m.Bonds.Enslave(ctx, b.Ifindex, p.Uplink.Ifindex))
+		}
+		ignore(m.Bonds.DelBond(ctx, b.Name))
+	}
 	for _, p := range st.PFs {
+		for name, value := range p.Settings {
+			ignore(m.Settings.SetPF(ctx, p, name, value))
+		}
+		for _, f := range p.SFs {
+			ignore(m.Devlink.SetSFActive(ctx, p.Handle, f.Port, !f.Active))
+			ignore(m.Devlink.DelSF(ctx, p.Handle, f.Port))
+		}
 		ignore(m.PCI.SetVFs(ctx, p.Handle.Name, 0))
 		ignore(m.Devlink.SetEswitch(ctx, p.Handle, "switchdev"))
 		ignore(m.PCI.SetVFs(ctx, p.Handle.Name, 1))
 		ignore(m.PCI.Bind(ctx, p.Handle.Name, ""))
+		ignore(m.Devlink.AddSF(ctx, p.Handle, 3))
+		for _, name := range []nic.Setting{nic.RoCE, nic.Trust, nic.MaxRate, nic.Channels, nic.RxRing, nic.GSOMax, nic.VDPA} {
+			ignore(m.Settings.SetPF(ctx, p, name, "off"))
+			ignore(m.Settings.SetVF(ctx, p, 0, name, "512"))
+		}
 	}
+	ignore(m.RDMA.SetMode(ctx, nic.RDMAExclusive))
+	st, err = host.Observe(ctx, m)
+	must(t, err)
 	links, err := m.Links.Links(ctx)
 	must(t, err)
 	for _, l := range links {

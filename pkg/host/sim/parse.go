@@ -20,7 +20,7 @@ const Usage = `SPEC is a simulated machine: terms joined by "+", each NAME or NA
                    mode=legacy|switchdev autoprobe=on|off numa=N bound=on|off
                    sfs=64 (the most of each port) numsfs=0 link=ethernet|infiniband
   bond             a bond that somebody has made: name=TEXT members=CARD.PORT/CARD.PORT/...
-                   mode=active-backup|balance-xor|802.3ad hash=TEXT miimon=N lacp=slow|fast ours=on|off
+                   mode=active-backup|balance-xor|802.3ad hash=layer2|layer23|layer34 miimon=N lacp=slow|fast ours=on|off
   uses             what of the host runs over a port: card=0 port=0, or over bond=NAME:
                    what=address|default-route address=192.0.2.7/24
   machine          seed=N udev=on|off iommu=on|off delay=DURATION (until a netdev appears)
@@ -225,9 +225,14 @@ func (k *keys) word(key, otherwise string, words ...string) string {
 	return s
 }
 
+// hash reads a policy, which goes without the "+" that joins terms.
+func (k *keys) hash() string {
+	return strings.NewReplacer("34", "3+4", "23", "2+3").Replace(k.word("hash", "", "layer2", "layer23", "layer34"))
+}
+
 func (k *keys) bond() Bond {
 	b := Bond{Ours: k.flag("ours", false), Spec: nic.BondSpec{
-		Name: k.text("name"), Hash: k.text("hash"), Miimon: k.num("miimon", 0, 1<<20), LACPRate: k.word("lacp", "", "slow", "fast"),
+		Name: k.text("name"), Hash: k.hash(), Miimon: k.num("miimon", 0, 1<<20), LACPRate: k.word("lacp", "", "slow", "fast"),
 		Mode: nic.BondMode(k.word("mode", string(nic.ActiveBackup), string(nic.ActiveBackup), string(nic.BalanceXOR), string(nic.IEEE8023AD))),
 	}}
 	if b.Spec.Name == "" {

@@ -241,7 +241,7 @@ func (s *Sim) ageBonds(r *rand.Rand) {
 
 // ageSettings sets a few things to something that they take.
 func (s *Sim) ageSettings(r *rand.Rand) {
-	all, netdevs := knobs(), s.netdevs()
+	all, netdevs := s.knobs(), s.netdevs()
 	for f, p := range s.st.PFs {
 		ids := []functionID{pfID(f)}
 		for v := range p.VFs {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,18 +19,7 @@ type rdma struct{ hand }
 func (s rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 	var out []host.RDMADevice
 	err := s.read(ctx, "list RDMA devices", func() error {
-		netdevs := map[functionID]host.Link{}
-		byIndex := map[int]functionID{}
-		for _, l := range s.st.Links {
-			if l.Netns == hostNS && l.PF >= 0 && !l.isRep() {
-				byIndex[l.Ifindex] = l.id()
-			}
-		}
-		for _, l := range s.listLinks(hostNS) {
-			if id, ok := byIndex[l.Ifindex]; ok {
-				netdevs[id] = l
-			}
-		}
+		netdevs := s.netdevs()
 		for _, d := range s.st.RDMA {
 			out = append(out, s.rdmaDevice(d, netdevs[d.id()]))
 		}
@@ -39,8 +29,13 @@ func (s rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 	return out, err
 }
 
-func (s *Sim) rdmaDevice(d *rdmaDevice, l host.Link) host.RDMADevice {
+// rdmaDevice describes a device; l is the function's netdev in the host's namespace,
+// nil if there is none.
+func (s *Sim) rdmaDevice(d *rdmaDevice, l *link) host.RDMADevice {
 	p := s.st.PFs[d.PF]
+	if l == nil {
+		l = &link{}
+	}
 	out := host.RDMADevice{
 		Name: d.Name, Parent: p.Address, NodeGUID: guidOf(p.MAC),
 		Files: []string{
@@ -65,7 +60,7 @@ func (s *Sim) rdmaDevice(d *rdmaDevice, l host.Link) host.RDMADevice {
 	if p.InfiniBand {
 		port.LinkLayer = "InfiniBand"
 	}
-	if l.Carrier {
+	if s.wired(l) {
 		port.State = "ACTIVE"
 	}
 	out.Ports = []host.RDMAPort{port}
@@ -80,7 +75,7 @@ func guidOf(m nic.MAC) string {
 	if m.IsZero() {
 		return noGUID
 	}
-	return fmt.Sprintf("%02x:%02x:%02x:ff:fe:%02x:%02x:%02x", m[0]^2, m[1], m[2], m[3], m[4], m[5])
+	return net.HardwareAddr{m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]}.String()
 }
 
 func rdmaMode(m nic.RDMAMode) bool { return m == nic.RDMAShared || m == nic.RDMAExclusive }

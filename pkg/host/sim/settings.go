@@ -14,22 +14,11 @@ type settings struct{ hand }
 type target struct {
 	id     functionID
 	pf     *pf
-	card   profile
+	card   *profile
 	vf     *vf   // of a VF
 	sf     *sf   // of an SF
 	netdev *link // its own, in the host's namespace; nil none
 	uplink *link // its PF's own there, by which VF attributes are set; nil none
-}
-
-func (t target) object() string {
-	h := nic.PCI(t.pf.Address)
-	switch {
-	case t.vf != nil:
-		return nic.VFID{PF: h, Index: t.id.vf}.String()
-	case t.sf != nil:
-		return nic.SFID{PF: h, Num: t.id.sf}.String()
-	}
-	return h.String()
 }
 
 // queues are the kind of netdev that the function has.
@@ -86,7 +75,7 @@ func (s *Sim) byHandle(h nic.Handle) int {
 
 func (s settings) Read(ctx context.Context, st *nic.State) error {
 	return s.read(ctx, "read settings", func() error {
-		all, netdevs := knobs(), s.netdevs()
+		all, netdevs := s.knobs(), s.netdevs()
 		at := map[nic.Handle]int{}
 		for f, p := range s.st.PFs {
 			at[nic.PCI(p.Address)] = f
@@ -122,9 +111,17 @@ func (s settings) ReadVF(ctx context.Context, p *nic.PF, v int) error {
 		if !ok || t.vf == nil || v >= len(p.VFs) {
 			return op.fail(syscall.ENODEV)
 		}
-		p.VFs[v].Settings, p.VFs[v].Limits = s.look(t, knobs())
+		p.VFs[v].Settings, p.VFs[v].Limits = s.look(t, s.knobs())
 		return nil
 	})
+}
+
+// knobs is the table, made once.
+func (s *Sim) knobs() []knob {
+	if s.table == nil {
+		s.table = knobs()
+	}
+	return s.table
 }
 
 // look reads what a function offers.
@@ -172,7 +169,7 @@ func (s settings) turn(ctx context.Context, p nic.PF, object string, v, num int,
 		if !ok {
 			return nil, refuse(syscall.ENODEV, "")
 		}
-		for _, k := range knobs() {
+		for _, k := range s.knobs() {
 			if k.name != name || s.st.Plain || !k.has(t) {
 				continue
 			}

@@ -25,6 +25,7 @@ type Sim struct {
 	dead    bool
 	told    []chan host.Change // who watches
 
+	table    []knob    // see Sim.knobs
 	promised time.Time // up to when those will be told of what is late
 }
 
@@ -292,7 +293,7 @@ func (s *Sim) SetDelay(d time.Duration) {
 func (s *Sim) Clone() *Sim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &Sim{clock: s.clock, handles: map[int]int{}}
+	c := &Sim{clock: s.clock, handles: map[int]int{}, table: s.table}
 	c.st = s.st.clone()
 	return c
 }

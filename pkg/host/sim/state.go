@@ -60,6 +60,8 @@ type pf struct {
 	MaxSFs     int          `json:"maxSFs,omitempty"`
 	SFs        []*sf        `json:"sfs,omitempty"` // in the order they were made
 	Set        nic.Settings `json:"set,omitempty"` // what is not as it comes
+
+	card *profile // once it was asked for: see Sim.profile
 }
 
 type vf struct {

@@ -353,7 +353,7 @@ func (j join) representors(h nic.Handle, address string, uplink Link) map[int]re
 		return out
 	}
 	for _, l := range j.byParent[address] {
-		if pf, vf, ok := repName(l.PortName); ok {
+		if pf, vf, ok := VFOfPortName(l.PortName); ok {
 			add(vf, representor{Representor: nic.Representor{Netdev: l.Netdev}, own: pf == function || pf < 0})
 		}
 	}
@@ -361,7 +361,7 @@ func (j join) representors(h nic.Handle, address string, uplink Link) map[int]re
 		return out
 	}
 	for _, l := range j.orphans[uplink.SwitchID] {
-		pf, vf, ok := repName(l.PortName)
+		pf, vf, ok := VFOfPortName(l.PortName)
 		if ok && (pf == function || pf < 0 && j.switches[uplink.SwitchID] == 1) {
 			add(vf, representor{Representor: nic.Representor{Netdev: l.Netdev}, own: true})
 		}
@@ -369,9 +369,9 @@ func (j join) representors(h nic.Handle, address string, uplink Link) map[int]re
 	return out
 }
 
-// repName reads the port name of a VF's representor; pf is -1 when it does not say
-// which PF's VF it is.
-func repName(name string) (pf, vf int, ok bool) {
+// VFOfPortName reads the port name of a VF's representor; pf is -1 when it does not
+// say which PF's VF it is.
+func VFOfPortName(name string) (pf, vf int, ok bool) {
 	if m := vfRepName.FindStringSubmatch(name); m != nil {
 		return atoi(m[1]), atoi(m[2]), true
 	}

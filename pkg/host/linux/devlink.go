@@ -187,25 +187,42 @@ func (e eswitches) await(ctx context.Context, h nic.Handle, m nic.Eswitch, n int
 }
 
 // awaitByName looks for representors of a driver that makes no devlink ports for
-// VFs, as drivers before Linux 5.9 did.
+// VFs, as drivers before Linux 5.9 did; before 5.8 they had no parent either, and
+// hung together with the uplink by the switch alone.
 func (e eswitches) awaitByName(ctx context.Context, h nic.Handle, n int) (string, error) {
 	list, err := e.links.Links(ctx)
 	if err != nil {
 		return "", err
 	}
-	there := map[string]bool{}
-	for _, l := range list {
-		if l.Parent == h.Name {
-			_, vf, _ := strings.Cut(l.PortName, "vf")
-			there[vf] = true
-		}
-	}
+	there := representorsByName(list, h)
 	for i := range n {
-		if !there[strconv.Itoa(i)] {
+		if !there[i] {
 			return fmt.Sprintf("VF %d has no representor", i), nil
 		}
 	}
 	return "", nil
+}
+
+// representorsByName are the VFs, by index, that have a representor's netdev.
+func representorsByName(list []host.Link, h nic.Handle) map[int]bool {
+	var of nic.SwitchID
+	for _, l := range list {
+		if l.Parent == h.Name && l.SwitchID != "" {
+			of = l.SwitchID
+		}
+	}
+	there := map[int]bool{}
+	for _, l := range list {
+		pf, vf, ok := host.VFOfPortName(l.PortName)
+		switch {
+		case !ok:
+		case l.Parent == h.Name:
+			there[vf] = true
+		case l.Parent == "" && of != "" && l.SwitchID == of:
+			there[vf] = there[vf] || pf < 0 || strings.HasSuffix(h.Name, "."+strconv.Itoa(pf))
+		}
+	}
+	return there
 }
 
 func (e eswitches) SetPortMAC(ctx context.Context, h nic.Handle, port uint32, mac nic.MAC) error {

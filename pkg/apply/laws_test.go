@@ -3,12 +3,12 @@ package apply
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/host/sim"
@@ -25,31 +25,76 @@ import (
 // machine is what the laws are tried on.
 type machine interface {
 	observe() nic.State
+	peek() nic.State // observe for who neither keeps nor changes it
 	do(nic.State, plan.Step) error
 	clone() machine
 	written() int
+	foretold() bool // a plan is known to the last step beforehand
 }
 
 // nodes is how many random nodes a test looks at, when it takes its time.
 func nodes(long int) int {
 	if testing.Short() || slow {
-		return long / 10
+		return long / 20
 	}
 	return long
 }
 
 func TestLaws(t *testing.T) {
-	var counts tally
-	for seed := range uint64(nodes(5000)) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		n, spec := acceptable(r, &counts)
-		if err := laws(spec, n, &counts); err != nil {
-			t.Fatalf("seed %d: %v\nspec %s\nnode %s", seed, err, asJSON(spec), asJSON(n.st))
+	const shards = 8
+	var counts [shards]tally
+	t.Run("nodes", func(t *testing.T) {
+		for shard := range uint64(shards) {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				for seed := shard; seed < uint64(nodes(50000)); seed += shards {
+					r := rand.New(rand.NewPCG(seed, 1))
+					n, spec := acceptable(r, &counts[shard])
+					if err := laws(spec, n, &counts[shard]); err != nil {
+						t.Fatalf("seed %d: %v\nspec %s\nnode %s", seed, err, asJSON(spec), asJSON(n.st))
+					}
+				}
+			})
+		}
+	})
+	if !t.Failed() {
+		farEnough(t, counts[:]...)
+	}
+}
+
+// farEnough sees to it that the plans were long, and of every kind of step.
+func farEnough(t *testing.T, counts ...tally) {
+	t.Helper()
+	all := tally{Ops: map[plan.Op]int{}}
+	for _, c := range counts {
+		all.Nodes += c.Nodes
+		all.Refused += c.Refused
+		all.Steps += c.Steps
+		all.Longest = max(all.Longest, c.Longest)
+		all.Rollbacks += c.Rollbacks
+		for op, n := range c.Ops {
+			all.Ops[op] += n
 		}
 	}
-	t.Logf("%+v", counts)
-	if counts.Steps < 3*counts.Nodes || counts.Longest < 15 {
-		t.Errorf("the plans are too short to prove anything: %+v", counts)
+	t.Logf("%+v", all)
+	if all.Steps < 5*all.Nodes || all.Longest < 30 || all.Refused > all.Nodes {
+		t.Errorf("the plans are too short, or too many refused, to prove anything: %+v", all)
+	}
+	for _, op := range ops() {
+		if all.Ops[op] < all.Nodes/100 {
+			t.Errorf("%d nodes, and only %d times %s", all.Nodes, all.Ops[op], op)
+		}
+	}
+}
+
+// ops is every kind of step that there is.
+func ops() []plan.Op {
+	return []plan.Op{
+		plan.OpSetVFs, plan.OpSetAutoprobe, plan.OpSetEswitch, plan.OpSetPF, plan.OpUnbind, plan.OpBind, plan.OpSetVFMAC,
+		plan.OpSetVFLinkMAC, plan.OpSetVFMTU, plan.OpSetRepMTU, plan.OpSetVF, plan.OpAddSF, plan.OpDelSF,
+		plan.OpSetSFActive, plan.OpSetSFMAC, plan.OpSetSFMTU, plan.OpSetSFRepMTU, plan.OpSetSF, plan.OpAddBond,
+		plan.OpDelBond, plan.OpEnslave, plan.OpRelease, plan.OpSetBondMTU, plan.OpAwaitBond, plan.OpAwaitLAG,
+		plan.OpSetRDMA, plan.OpSetRDMAAtBoot,
 	}
 }
 
@@ -94,6 +139,10 @@ func (m *simulated) observe() nic.State {
 	return st
 }
 
+func (m *simulated) peek() nic.State { return m.observe() }
+
+func (m *simulated) foretold() bool { return true }
+
 func (m *simulated) do(st nic.State, s plan.Step) error {
 	return Do(context.Background(), m.Machine(), st, s)
 }
@@ -128,14 +177,26 @@ func (m *simulated) able(spec nic.Spec) bool {
 	return true
 }
 
-type tally struct{ Nodes, Refused, Steps, Longest, Rollbacks int }
+type tally struct {
+	Nodes, Refused, Steps, Longest, Rollbacks int
+
+	Ops map[plan.Op]int // of the steps done
+}
+
+// did counts a step.
+func (c *tally) did(s plan.Step) {
+	if c.Ops == nil {
+		c.Ops = map[plan.Op]int{}
+	}
+	c.Ops[s.Op()]++
+}
 
 // acceptable draws until a wish is not refused. That a refusal is deserved is
 // looked at on the way.
 func acceptable(r *rand.Rand, counts *tally) (*node, nic.Spec) {
 	for {
 		n := randomNode(r)
-		spec := randomSpec(r, n.st)
+		spec := n.wish(r)
 		if len(plan.Check(spec, n.st)) == 0 && !ambiguous(spec, n.st) {
 			counts.Nodes++
 			return n, spec
@@ -169,8 +230,8 @@ func laws(spec nic.Spec, m machine, counts *tally) error {
 	counts.Steps += len(whole.Steps)
 	counts.Longest = max(counts.Longest, len(whole.Steps))
 
-	start := m.written()
-	for i := 0; ; i++ {
+	start, done := m.written(), []plan.Step{}
+	for {
 		state := m.observe()
 		// Resumption: a process that starts here, knowing the beginning from the
 		// journal, has the rest of the plan before it.
@@ -178,33 +239,38 @@ func laws(spec nic.Spec, m machine, counts *tally) error {
 		if err != nil {
 			return err
 		}
-		if got, want := list(rest.Steps), list(whole.Steps[min(i, len(whole.Steps)):]); got != want {
-			return fmt.Errorf("resumption: after %d steps of\n%sthe rest is\n%snot\n%s", i, list(whole.Steps), got, want)
+		if got, want := told(m, done, rest.Steps), told(m, whole.Steps); got != want {
+			return fmt.Errorf("resumption: after %d steps what was done and the rest are\n%snot\n%s", len(done), got, want)
 		}
 		// Rollback: from every state that a failure can leave.
 		if err := goesBack(completed, before, m.clone(), counts); err != nil {
-			return fmt.Errorf("rollback after %d steps of\n%s%w", i, list(whole.Steps), err)
+			return fmt.Errorf("rollback after\n%sof\n%s%w", list(done), list(whole.Steps), err)
 		}
 		step, more := plan.Next(completed, state)
 		if !more {
 			break
 		}
-		if i > len(whole.Steps) {
-			return fmt.Errorf("convergence: no end after %d steps", i)
+		if len(done) > 2*len(whole.Steps)+40 {
+			return fmt.Errorf("convergence: no end after %d steps", len(done))
+		}
+		if err := lawful(step, spec, state); err != nil {
+			return fmt.Errorf("after\n%s%s: %w", list(done), step, err)
 		}
 		if err := m.do(state, step); err != nil {
-			return fmt.Errorf("convergence: step %d of\n%s%w", i, list(whole.Steps), err)
+			return fmt.Errorf("convergence: after\n%sof\n%s%s: %w", list(done), list(whole.Steps), step, err)
 		}
+		done = append(done, step)
+		counts.did(step)
 	}
 	after := m.observe()
 	if bad := unmet(spec, after); len(bad) > 0 {
-		return fmt.Errorf("convergence: after\n%sstill %s", list(whole.Steps), strings.Join(bad, "; "))
+		return fmt.Errorf("convergence: after\n%sstill %s", list(done), strings.Join(bad, "; "))
 	}
 	if bad := kept(spec, before, after, true); len(bad) > 0 {
-		return fmt.Errorf("locality: after\n%s%s", list(whole.Steps), strings.Join(bad, "; "))
+		return fmt.Errorf("locality: after\n%s%s", list(done), strings.Join(bad, "; "))
 	}
-	if n := m.written() - start; n != len(whole.Steps) {
-		return fmt.Errorf("%d writes for %d steps", n, len(whole.Steps))
+	if n := m.written() - start; n != len(done) {
+		return fmt.Errorf("%d writes for %d steps", n, len(done))
 	}
 	return quiet(spec, m)
 }
@@ -228,31 +294,113 @@ func quiet(spec nic.Spec, m machine) error {
 // goesBack converges on what was before and compares.
 func goesBack(spec nic.Spec, before nic.State, m machine, counts *tally) error {
 	counts.Rollbacks++
-	back := plan.Back(before, spec)
-	if err := converge(back, m); err != nil {
+	if err := converge(plan.Back(before, spec), m); err != nil {
 		return err
 	}
-	after := m.observe()
-	if bad := unmet(nic.Freeze(before, spec.Handles()...), after); len(bad) > 0 {
+	if bad := unlike(spec, before, m.peek()); len(bad) > 0 {
 		return fmt.Errorf("the node is not as before: %s", strings.Join(bad, "; "))
 	}
+	return nil
+}
+
+// unlike lists what is not as it was before: all of it where spec names nothing.
+func unlike(spec nic.Spec, before, after nic.State) []string {
+	bad := unmet(nic.Freeze(before, spec.Handles()...), after)
+	if len(spec.PFs) == 0 {
+		bad = nil // to freeze nothing is to freeze all
+	}
 	for _, pf := range before.PFs {
-		if spec.PF(pf.Handle) == nil && !cmp.Equal(pf, *after.PF(pf.Handle)) {
-			return fmt.Errorf("%s was touched: %s", pf.Handle, cmp.Diff(pf, *after.PF(pf.Handle)))
+		if spec.PF(pf.Handle) == nil {
+			k := keeper{old: pf, now: *after.PF(pf.Handle), was: before.BondOf(pf.Handle), letter: true,
+				say: func(_ string, d, _ any) { bad = append(bad, fmt.Sprintf("%s was touched: %s", pf.Handle, d)) }}
+			k.unnamed()
 		}
 	}
-	return nil
+	bad = append(bad, keptBonds(nic.Spec{}, madeBySluice(before), madeBySluice(after))...)
+	if before.RDMA != after.RDMA && spec.RDMA == "" {
+		bad = append(bad, fmt.Sprintf("RDMA was %+v and is %+v", before.RDMA, after.RDMA))
+	}
+	return bad
+}
+
+// madeBySluice leaves out bonds without members: of others, that have come, and of
+// ours, which are no loss; and ifindexes of those that were made anew.
+func madeBySluice(s nic.State) nic.State {
+	var out nic.State
+	for _, b := range s.Bonds {
+		b.Ifindex = 0
+		if len(b.Members)+len(b.Others) > 0 {
+			out.Bonds = append(out.Bonds, b)
+		}
+	}
+	return out
 }
 
 // converge is the executor's loop around a machine.
 func converge(spec nic.Spec, m machine) error {
 	var state nic.State
-	return Converge(context.Background(), Loop[nic.State, plan.Step]{
-		Observe: func(context.Context) (nic.State, error) { state = m.observe(); return state, nil },
+	var done []plan.Step
+	err := Converge(context.Background(), Loop[nic.State, plan.Step]{
+		Observe: func(context.Context) (nic.State, error) { state = m.peek(); return state, nil },
 		Next:    func(state nic.State) (plan.Step, bool) { return plan.Next(spec, state) },
-		Do:      func(_ context.Context, s plan.Step) error { return m.do(state, s) },
-		Limit:   200,
+		Do: func(_ context.Context, s plan.Step) error {
+			done = append(done, s)
+			return m.do(state, s)
+		},
+		Limit: 400,
 	})
+	if err != nil {
+		return fmt.Errorf("on the way\n%s%w", list(done), err)
+	}
+	return nil
+}
+
+// told is what is compared of a plan: all of it on a machine where all can be
+// foretold. Else settings are left out that a driver, or whoever makes a bond, gives
+// anew, which is seen only then, and waiting for hardware that needs no time.
+func told(m machine, parts ...[]plan.Step) string {
+	var b strings.Builder
+	for _, s := range slices.Concat(parts...) {
+		switch s.Action.(type) {
+		case plan.SetPF, plan.SetVF, plan.SetSF, plan.AwaitLAG, plan.SetBondMTU:
+			if !m.foretold() {
+				continue
+			}
+		}
+		b.WriteString("  " + s.String() + "\n")
+	}
+	return b.String()
+}
+
+// lawful: what the host runs over is touched only by name, and VFs are not bound
+// before hardware has taken up the bond that is wanted.
+func lawful(s plan.Step, spec nic.Spec, state nic.State) error {
+	touched := []nic.Handle{s.Object()}
+	switch a := s.Action.(type) {
+	case plan.Enslave:
+		touched = append(touched, a.PF)
+		want := spec.BondOf(a.PF)
+		for _, v := range state.PF(a.PF).VFs {
+			if v.Driver != "" && want != nil && !want.Software {
+				return errors.New("order: a port with bound VFs")
+			}
+		}
+	case plan.Release:
+		touched = append(touched, a.PF)
+	case plan.SetBondMTU:
+		touched = append(touched, state.Bond(a.Bond).Members...)
+	case plan.Bind:
+		want, pf := spec.BondOf(a.VF.PF), state.PF(a.VF.PF)
+		if want != nil && !want.Software && hasLAG(pf.Driver) && pf.LAG != nic.LAGActive {
+			return errors.New("order: before the LAG is active")
+		}
+	}
+	for _, h := range touched {
+		if pf, want := state.PF(h), spec.PF(h); pf != nil && len(pf.Carries) > 0 && (want == nil || !want.Named) {
+			return fmt.Errorf("protection: %s carries %s and is not named", h, pf.Carries[0])
+		}
+	}
+	return nil
 }
 
 func list(steps []plan.Step) string {
@@ -261,135 +409,6 @@ func list(steps []plan.Step) string {
 		b.WriteString("  " + s.String() + "\n")
 	}
 	return b.String()
-}
-
-// unmet lists what spec names and state does not have.
-func unmet(spec nic.Spec, state nic.State) (bad []string) {
-	for _, want := range spec.PFs {
-		pf := state.PF(want.Handle)
-		if pf == nil {
-			bad = append(bad, want.Handle.String()+" is not there")
-			continue
-		}
-		not := func(what string, got, want any) {
-			bad = append(bad, fmt.Sprintf("%s: %s is %v, want %v", pf.Handle, what, got, want))
-		}
-		if want.Eswitch != "" && pf.Eswitch != "" && want.Eswitch != pf.Eswitch {
-			not("eswitch", pf.Eswitch, want.Eswitch)
-		}
-		if want.VFCount != nil && *want.VFCount != len(pf.VFs) {
-			not("VF count", len(pf.VFs), *want.VFCount)
-			continue
-		}
-		if want.Autoprobe != nil && *want.Autoprobe != pf.Autoprobe {
-			not("autoprobe", pf.Autoprobe, *want.Autoprobe)
-		}
-		for i, w := range want.VFs {
-			unmetVF(w, *pf, i, func(what string, got, want any) { not(fmt.Sprintf("vf %d %s", i, what), got, want) })
-		}
-	}
-	return bad
-}
-
-func unmetVF(w nic.VFSpec, pf nic.PF, i int, not func(string, any, any)) {
-	if i >= len(pf.VFs) {
-		not("VF", "not there", "there")
-		return
-	}
-	v := pf.VFs[i]
-	if w.Driver != "" && w.Driver != nic.DriverOf(v.Driver) {
-		not("driver", v.Driver, w.Driver)
-	}
-	// A bound VF of such a driver has an address of its own in the row.
-	if w.MAC != nil && *w.MAC != v.MAC && !(w.MAC.IsZero() && v.Driver != "" && follows(pf.Driver)) {
-		not("MAC", v.MAC, *w.MAC)
-	}
-	if v.Away {
-		return
-	}
-	imposed := follows(pf.Driver) && !v.MAC.IsZero() && w.MAC != nil && !w.MAC.IsZero()
-	if w.LinkMAC != nil && *w.LinkMAC != v.Netdev.MAC && !(imposed && v.Netdev.MAC == v.MAC) {
-		not("netdev MAC", v.Netdev.MAC, *w.LinkMAC)
-	}
-	if w.MTU != 0 && w.MTU != v.Netdev.MTU {
-		not("MTU", v.Netdev.MTU, w.MTU)
-	}
-	if w.RepMTU != 0 && w.RepMTU != v.Rep.Netdev.MTU {
-		not("representor MTU", v.Rep.Netdev.MTU, w.RepMTU)
-	}
-}
-
-// kept lists what spec does not name and is not as it was. To the letter means
-// that what has no need to be touched is the very same, down to its ifindex; else
-// it may have gone and come back.
-func kept(spec nic.Spec, before, after nic.State, toTheLetter bool) (bad []string) {
-	for _, old := range before.PFs {
-		now, want := *after.PF(old.Handle), spec.PF(old.Handle)
-		if want == nil {
-			if d := cmp.Diff(old, now); d != "" && toTheLetter {
-				bad = append(bad, fmt.Sprintf("%s is not named and was touched:\n%s", old.Handle, d))
-			}
-			bad = append(bad, unmet(nic.Freeze(before, old.Handle), after)...)
-			continue
-		}
-		not := func(what string, got, want any) {
-			bad = append(bad, fmt.Sprintf("%s: %s was %v and is %v", old.Handle, what, want, got))
-		}
-		if want.Eswitch == "" && now.Eswitch != old.Eswitch {
-			not("eswitch", now.Eswitch, old.Eswitch)
-		}
-		if want.Autoprobe == nil && now.Autoprobe != old.Autoprobe {
-			not("autoprobe", now.Autoprobe, old.Autoprobe)
-		}
-		if want.VFCount == nil && len(now.VFs) != len(old.VFs) {
-			not("VF count", len(now.VFs), len(old.VFs))
-			continue
-		}
-		for i := range now.VFs {
-			say := func(what string, got, want any) { not(fmt.Sprintf("vf %d %s", i, what), got, want) }
-			if len(now.VFs) == len(old.VFs) {
-				keptVF(*want, old, now, i, toTheLetter, say)
-			} else if w := want.VF(i); w.Driver == "" && (nic.DriverOf(now.VFs[i].Driver) == nic.DriverKernel) != now.Autoprobe {
-				say("driver of a new VF with autoprobe "+fmt.Sprint(now.Autoprobe), now.VFs[i].Driver, "the kernel's way")
-			}
-		}
-	}
-	return bad
-}
-
-func keptVF(want nic.PFSpec, oldPF, nowPF nic.PF, i int, toTheLetter bool, not func(string, any, any)) {
-	w, old, now := want.VF(i), oldPF.VFs[i], nowPF.VFs[i]
-	flips := oldPF.Eswitch != nowPF.Eswitch
-	if old.InUse() != "" {
-		old.Rep, now.Rep = nic.Representor{}, nic.Representor{} // its MTU may be wished for
-		if !cmp.Equal(old, now) {
-			not("in use", now, old)
-		}
-		return
-	}
-	if toTheLetter && !flips && w.IsZero() && !cmp.Equal(old, now) {
-		not("not named", now, old)
-	}
-	if w.Driver == "" && now.Driver != old.Driver {
-		not("driver", now.Driver, old.Driver)
-	}
-	took := old.MAC.IsZero() && now.Driver != "" && follows(nowPF.Driver) // by its driver
-	if w.MAC == nil && w.LinkMAC == nil && now.MAC != old.MAC && !took {
-		not("MAC", now.MAC, old.MAC)
-	}
-	if !old.Netdev.Exists() || !now.Netdev.Exists() {
-		return
-	}
-	imposed := follows(nowPF.Driver) && now.Netdev.MAC == now.MAC
-	if w.LinkMAC == nil && (w.MAC == nil || *w.MAC == old.MAC) && now.Netdev.MAC != old.Netdev.MAC && !imposed {
-		not("netdev MAC", now.Netdev.MAC, old.Netdev.MAC)
-	}
-	if w.MTU == 0 && now.Netdev.MTU != old.Netdev.MTU {
-		not("MTU", now.Netdev.MTU, old.Netdev.MTU)
-	}
-	if w.RepMTU == 0 && !flips && now.Rep.Netdev.MTU != old.Rep.Netdev.MTU {
-		not("representor MTU", now.Rep.Netdev.MTU, old.Rep.Netdev.MTU)
-	}
 }
 
 func asJSON(v any) string {

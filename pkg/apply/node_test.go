@@ -3,7 +3,8 @@ package apply
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
+	"slices"
 
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/plan"
@@ -12,11 +13,20 @@ import (
 // node is a machine for the laws: nothing but the rules by which drivers accept
 // or refuse a step, the strictest of what kernels and vendors ask for, written
 // down apart from what package plan believes. It is fast enough to be driven to
-// each of its states many thousand times.
+// each of its states many thousand times. Rules of bonds are in node_bond_test.go,
+// of SFs in node_sf_test.go, of settings in node_setting_test.go.
 type node struct {
 	st     nic.State
-	fixed  map[nic.VFID]bool // an administrative address was set by the PF
-	drawn  byte              // ifindexes and addresses drawn so far
+	fixed  map[nic.VFID]bool         // an administrative address was set by the PF
+	asleep map[nic.VFID]nic.Settings // what legacy mode has of a VF, while it is in switchdev mode
+	ownMTU map[nic.Handle]int        // of an uplink, from before its bond
+
+	strangers []nic.Bond           // bonds that somebody else makes, when they are waited for
+	offers    map[nic.Setting]bool // what drivers let be set; never changed
+	prompt    bool                 // hardware takes up a bond with its last member, before it is waited for
+	drained   bool                 // whoever used VFs and SFs has gone
+
+	drawn  int // ifindexes and addresses drawn so far
 	writes int
 }
 
@@ -28,35 +38,76 @@ func refusedf(format string, a ...any) error {
 
 func (n *node) observe() nic.State { return n.st.Clone() }
 
+// peek is observe for who neither keeps nor changes what it gets.
+func (n *node) peek() nic.State { return n.st }
+
 func (n *node) clone() machine {
 	out := *n
 	out.st = n.st.Clone()
-	out.fixed = map[nic.VFID]bool{}
-	for id := range n.fixed {
-		out.fixed[id] = true
+	out.fixed, out.ownMTU = maps.Clone(n.fixed), maps.Clone(n.ownMTU)
+	out.asleep = make(map[nic.VFID]nic.Settings, len(n.asleep))
+	for id, s := range n.asleep {
+		out.asleep[id] = maps.Clone(s)
 	}
 	return &out
 }
 
 func (n *node) written() int { return n.writes }
 
-func (n *node) draw() int { n.drawn++; return 100 + int(n.drawn) }
+// foretold: nothing on the node is given anew by a driver, or comes by itself, so
+// that a plan is known to the last step beforehand.
+func (n *node) foretold() bool { return len(n.offers)+len(n.strangers) == 0 && !n.prompt }
+
+func (n *node) draw() int { n.drawn++; return 100 + n.drawn }
+
+func (n *node) netdev(mac nic.MAC) nic.Netdev {
+	return nic.Netdev{Ifindex: n.draw(), MAC: mac, MTU: 1500}
+}
 
 // rules of a driver that differ.
 func follows(driver string) bool        { return driver == "ice" || driver == "igb" }
 func modeNeedsNoVFs(driver string) bool { return driver == "ice" }
 func dropsMode(driver string) bool      { return driver == "nfp" }
+func hasSFs(driver string) bool         { return driver == "mlx5_core" }
+func hasLAG(driver string) bool         { return driver == "mlx5_core" }
 
 func vfDriver(pf string) string {
-	return map[string]string{"mlx5_core": "mlx5_core", "ice": "iavf", "igb": "igbvf", "nfp": "nfp"}[pf]
+	switch pf {
+	case "ice":
+		return "iavf"
+	case "igb":
+		return "igbvf"
+	}
+	return pf
 }
 
 func (n *node) do(_ nic.State, s plan.Step) error {
+	n.writes++
+	joins := s.Op() == plan.OpEnslave || s.Op() == plan.OpAwaitBond
+	defer func() { n.reconsiderLAG(joins) }()
+	switch a := s.Action.(type) {
+	case plan.SetRDMA:
+		if n.st.RDMA.Fixed || n.st.RDMA.Mode == "" {
+			return refusedf("EBUSY: other network namespaces exist")
+		}
+		n.st.RDMA.Mode = a.To
+		return nil
+	case plan.SetRDMAAtBoot:
+		n.st.RDMA.AtBoot = a.To
+		return nil
+	case plan.AddBond, plan.DelBond, plan.Enslave, plan.Release, plan.SetBondMTU, plan.AwaitBond, plan.AwaitLAG:
+		return n.bond(s.Action)
+	}
 	pf := n.st.PF(s.Object())
 	if pf == nil {
 		return refusedf("no PF")
 	}
-	n.writes++
+	if id, ok := s.VF(); ok {
+		return n.vf(pf, id, s.Action)
+	}
+	if id, ok := s.SF(); ok {
+		return n.sf(pf, id, s.Action)
+	}
 	switch a := s.Action.(type) {
 	case plan.SetVFs:
 		return n.setVFs(pf, a.To)
@@ -65,21 +116,26 @@ func (n *node) do(_ nic.State, s plan.Step) error {
 		return nil
 	case plan.SetEswitch:
 		return n.setEswitch(pf, a.To)
+	case plan.SetPF:
+		return n.setPF(pf, a.Setting, a.To)
 	}
-	id, _ := s.VF()
+	return refusedf("no such step")
+}
+
+func (n *node) vf(pf *nic.PF, id nic.VFID, a plan.Action) error {
 	if id.Index >= len(pf.VFs) {
 		return refusedf("no VF")
 	}
 	v := &pf.VFs[id.Index]
-	if _, rep := s.Action.(plan.SetRepMTU); !rep && v.InUse() != "" {
+	if _, rep := a.(plan.SetRepMTU); !rep && n.used(v.InUse()) {
 		return refusedf("VF in use")
 	}
-	switch a := s.Action.(type) {
+	switch a := a.(type) {
 	case plan.Unbind:
 		if v.Driver == "" {
 			return refusedf("no driver to unbind")
 		}
-		v.Driver, v.Netdev = "", nic.Netdev{}
+		n.unbind(v)
 	case plan.Bind:
 		if v.Driver != "" {
 			return refusedf("has a driver")
@@ -112,9 +168,13 @@ func (n *node) do(_ nic.State, s plan.Step) error {
 			return refusedf("no representor")
 		}
 		v.Rep.Netdev.MTU = a.To
+	case plan.SetVF:
+		return n.setVF(pf, v, a.Setting, a.To)
 	}
 	return nil
 }
+
+func (n *node) used(why string) bool { return why != "" && !n.drained }
 
 func (n *node) setVFs(pf *nic.PF, to int) error {
 	switch {
@@ -126,10 +186,12 @@ func (n *node) setVFs(pf *nic.PF, to int) error {
 		return refusedf("no driver")
 	}
 	for _, v := range pf.VFs {
-		if v.InUse() != "" {
+		if n.used(v.InUse()) {
 			return refusedf("VF in use")
 		}
-		delete(n.fixed, nic.VFID{PF: pf.Handle, Index: v.Index})
+		id := nic.VFID{PF: pf.Handle, Index: v.Index}
+		delete(n.fixed, id)
+		delete(n.asleep, id)
 	}
 	pf.VFs = nil
 	if to == 0 && dropsMode(pf.Driver) && pf.Eswitch == nic.Switchdev {
@@ -138,9 +200,9 @@ func (n *node) setVFs(pf *nic.PF, to int) error {
 	for i := range to {
 		pf.VFs = append(pf.VFs, nic.VF{Index: i})
 		v := &pf.VFs[i]
-		if pf.Eswitch == nic.Switchdev {
-			v.Rep.Netdev = nic.Netdev{Ifindex: n.draw(), MTU: 1500}
-		}
+		v.Address = nic.VFID{PF: pf.Handle, Index: i}.String()
+		n.represent(pf, v)
+		n.newVFSettings(pf, v)
 		if pf.Autoprobe {
 			n.bind(pf, v, nic.DriverKernel)
 		}
@@ -148,25 +210,43 @@ func (n *node) setVFs(pf *nic.PF, to int) error {
 	return nil
 }
 
+func (n *node) represent(pf *nic.PF, v *nic.VF) {
+	v.Rep = nic.Representor{}
+	if pf.Eswitch == nic.Switchdev {
+		v.Rep = nic.Representor{Port: uint32(v.Index + 1), Netdev: n.netdev(nic.MAC{})}
+	}
+}
+
 func (n *node) setEswitch(pf *nic.PF, to nic.Eswitch) error {
-	if pf.Eswitch == "" || pf.Driver == "" {
+	switch {
+	case pf.Eswitch == "" || pf.Driver == "":
 		return refusedf("no eswitch")
-	}
-	if modeNeedsNoVFs(pf.Driver) && len(pf.VFs) > 0 {
+	case modeNeedsNoVFs(pf.Driver) && len(pf.VFs) > 0:
 		return refusedf("there are VFs")
+	case len(pf.SFs) > 0:
+		return refusedf("there are SFs")
 	}
-	for i := range pf.VFs {
-		v := &pf.VFs[i]
-		if v.Driver != "" || v.InUse() != "" {
+	for _, v := range pf.VFs {
+		if v.Driver != "" || n.used(v.InUse()) {
 			return refusedf("a VF has a driver")
 		}
-		v.Rep = nic.Representor{}
-		if to == nic.Switchdev {
-			v.Rep.Netdev = nic.Netdev{Ifindex: n.draw(), MTU: 1500}
-		}
+	}
+	if pf.Eswitch == to {
+		return nil
 	}
 	pf.Eswitch = to
+	for i := range pf.VFs {
+		n.represent(pf, &pf.VFs[i])
+		n.vfSettingsOver(pf, &pf.VFs[i])
+	}
+	n.portSettingsOver(pf)
 	return nil
+}
+
+func (n *node) unbind(v *nic.VF) {
+	v.Driver, v.Netdev, v.Away, v.Limits = "", nic.Netdev{}, false, nil
+	endNetdev(v.Settings)
+	delete(v.Settings, nic.VDPA)
 }
 
 func (n *node) bind(pf *nic.PF, v *nic.VF, d nic.Driver) {
@@ -177,129 +257,30 @@ func (n *node) bind(pf *nic.PF, v *nic.VF, d nic.Driver) {
 	v.Driver = vfDriver(pf.Driver)
 	mac := v.MAC
 	if mac.IsZero() {
-		mac = nic.MAC{6, 0, 0, 0, byte(v.Index), byte(n.draw())}
+		mac = n.anyMAC(6)
 	}
-	v.Netdev = nic.Netdev{Ifindex: n.draw(), MAC: mac, MTU: 1500}
+	v.Netdev = n.netdev(mac)
 	if follows(pf.Driver) {
 		v.MAC = mac
 	}
-}
-
-// pick returns one of its arguments.
-func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
-
-// chance is true with probability p.
-func chance(r *rand.Rand, p float64) bool { return r.Float64() < p }
-
-// randomNode makes a node as it may be found: whatever its VFs went through.
-func randomNode(r *rand.Rand) *node {
-	n := &node{fixed: map[nic.VFID]bool{}}
-	card := pick(r, "mlx5_core", "mlx5_core", "ice", "igb", "nfp")
-	for i := range 1 + r.IntN(2) {
-		driver := card
-		if chance(r, 0.2) {
-			driver = pick(r, "mlx5_core", "ice", "igb", "nfp")
-		}
-		pf := nic.PF{
-			Handle: nic.PCI(fmt.Sprintf("0000:03:00.%d", i)), Driver: driver, TotalVFs: 2 + r.IntN(4),
-			Autoprobe: chance(r, 0.7), Eswitch: pick(r, nic.Legacy, nic.Switchdev),
-			Uplink: nic.Netdev{Ifindex: 2 + i, MTU: 1500, Up: true},
-		}
-		if driver == "igb" {
-			pf.Eswitch = ""
-		}
-		n.st.PFs = append(n.st.PFs, pf)
-		n.randomVFs(r, &n.st.PFs[i])
-	}
-	return n
-}
-
-func (n *node) randomVFs(r *rand.Rand, pf *nic.PF) {
-	for i := range r.IntN(min(pf.TotalVFs, 4) + 1) {
-		id := nic.VFID{PF: pf.Handle, Index: i}
-		pf.VFs = append(pf.VFs, nic.VF{Index: i, Address: id.String()})
-		v := &pf.VFs[i]
-		if pf.Eswitch == nic.Switchdev {
-			v.Rep.Netdev = nic.Netdev{Ifindex: n.draw(), MTU: pick(r, 1500, 9000)}
-		}
-		if chance(r, 0.3) {
-			v.MAC = nic.MAC{2, 0, 0, 0, byte(i), byte(n.draw())}
-			n.fixed[id] = true
-		}
-		n.bind(pf, v, pick(r, nic.DriverKernel, nic.DriverKernel, nic.DriverVFIO, nic.DriverNone))
-		if v.Driver == string(nic.DriverNone) {
-			v.Driver = ""
-		}
-		if v.Netdev.Exists() {
-			v.Netdev.MTU = pick(r, 1500, 1500, 9000)
-			v.Netdev.Up = chance(r, 0.5)
-			if chance(r, 0.2) && !n.fixed[id] {
-				v.Netdev.MAC = nic.MAC{6, 1, 0, 0, byte(i), byte(n.draw())}
-				if follows(pf.Driver) {
-					v.MAC = v.Netdev.MAC
-				}
-			}
-		}
-		switch {
-		case v.Driver == "":
-		case chance(r, 0.02) && v.Netdev.Exists():
-			v.Netdev, v.Away = nic.Netdev{}, true
-		case chance(r, 0.02):
-			v.Owner = "default/pod"
-		}
+	v.Settings, v.Limits = n.withNetdev(v.Settings, pf.Driver)
+	if n.offers[nic.VDPA] && pf.Eswitch == nic.Switchdev {
+		v.Settings[nic.VDPA] = "none"
 	}
 }
 
-// randomSpec makes a wish for the node, often one that can be had.
-func randomSpec(r *rand.Rand, st nic.State) nic.Spec {
-	var out nic.Spec
-	for _, pf := range st.PFs {
-		if chance(r, 0.15) {
-			continue
-		}
-		p := nic.PFSpec{Handle: pf.Handle}
-		count, mode := len(pf.VFs), pf.Eswitch
-		if chance(r, 0.6) && mode != "" {
-			p.Eswitch = pick(r, nic.Legacy, nic.Switchdev, nic.Switchdev)
-			mode = p.Eswitch
-		}
-		if chance(r, 0.5) {
-			count = r.IntN(pf.TotalVFs + 1)
-			p.VFCount = &count
-		}
-		if chance(r, 0.2) {
-			on := chance(r, 0.5)
-			p.Autoprobe = &on
-		}
-		if count > 0 && chance(r, 0.8) {
-			for i := range 1 + r.IntN(count) {
-				p.VFs = append(p.VFs, randomVFSpec(r, pf.Handle, i, mode))
-			}
-		}
-		out.PFs = append(out.PFs, p)
-	}
-	return out
+// anyMAC is an address that a driver makes up.
+func (n *node) anyMAC(first byte) nic.MAC {
+	d := n.draw()
+	return nic.MAC{first, 0, 0, 0, byte(d >> 8), byte(d)}
 }
 
-func randomVFSpec(r *rand.Rand, h nic.Handle, i int, mode nic.Eswitch) nic.VFSpec {
-	var v nic.VFSpec
-	if chance(r, 0.5) {
-		v.Driver = pick(r, nic.DriverKernel, nic.DriverKernel, nic.DriverVFIO, nic.DriverNone)
-	}
-	if chance(r, 0.5) {
-		v.MAC = &nic.MAC{2, 1, 0, h.Name[len(h.Name)-1], byte(i), byte(r.IntN(3))}
-		if chance(r, 0.2) {
-			v.MAC = &nic.MAC{}
+// bondOf is what nic.State has too, but this one can be written to.
+func (n *node) bondOf(h nic.Handle) *nic.Bond {
+	for i := range n.st.Bonds {
+		if slices.Contains(n.st.Bonds[i].Members, h) {
+			return &n.st.Bonds[i]
 		}
 	}
-	if (v.Driver == "" || v.Driver == nic.DriverKernel) && chance(r, 0.5) {
-		v.MTU = pick(r, 1500, 9000)
-	}
-	if (v.Driver == "" || v.Driver == nic.DriverKernel) && chance(r, 0.1) {
-		v.LinkMAC = &nic.MAC{2, 2, 0, 0, byte(i), byte(r.IntN(3))}
-	}
-	if mode == nic.Switchdev && chance(r, 0.5) {
-		v.RepMTU = pick(r, 1500, 9000)
-	}
-	return v
+	return nil
 }

@@ -258,12 +258,12 @@ func TestRunFailureOnAnyMachine(t *testing.T) {
 // killed is what the process dies of in tests.
 type killed struct{}
 
-// runUntil runs do, and kills it when at counts down to 0: before a step is done
-// and before its end is written down, by turns.
-func (b *bench) runUntil(at int, do func() (Result, error)) (res Result, err error, died bool) {
-	progress := b.R.Progress
+// until runs do, and kills it when at counts down to 0: before a step is done and
+// before its end is written down, by turns.
+func (r *Runner) until(at int, do func() (Result, error)) (res Result, err error, died bool) {
+	progress := r.Progress
 	defer func() {
-		b.R.Progress = progress
+		r.Progress = progress
 		if r := recover(); r != nil {
 			if _, ok := r.(killed); !ok {
 				panic(r)
@@ -271,7 +271,7 @@ func (b *bench) runUntil(at int, do func() (Result, error)) (res Result, err err
 			died = true
 		}
 	}()
-	b.R.Progress = func(e Event) {
+	r.Progress = func(e Event) {
 		if e.Kind == EventStarted || e.Kind == EventDone {
 			if at == 0 {
 				panic(killed{})
@@ -289,7 +289,7 @@ func TestRunKilledAtEveryStep(t *testing.T) {
 	for at := 0; ; at++ {
 		b := newBench(t, dualPort())
 		before := b.observe()
-		_, _, died := b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) })
+		_, _, died := b.R.until(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) })
 		if !died {
 			if at < 36 {
 				t.Errorf("only %d places to die at", at)
@@ -321,7 +321,7 @@ func TestAfterBeingKilled(t *testing.T) {
 		start := func() (*bench, nic.State) {
 			b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 2}}})
 			before := b.observe()
-			if _, _, died := b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
+			if _, _, died := b.R.until(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
 				t.Fatalf("not killed at %d", at)
 			}
 			return b, before
@@ -361,7 +361,7 @@ func TestKilledOnTheWayBack(t *testing.T) {
 		b = newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 1}}})
 		before = b.observe()
 		b.Inject(sim.Fault{Write: b.Writes() + write})
-		_, _, died = b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) })
+		_, _, died = b.R.until(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) })
 		b.Heal()
 		return b, before, died
 	}
@@ -410,7 +410,7 @@ func TestKilledOnAWayBackThatDisturbsMore(t *testing.T) {
 		}
 		before := b.observe()
 		b.R.Probe = func(context.Context) error { return errors.New("no route") }
-		if _, _, died := b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), none) }); !died {
+		if _, _, died := b.R.until(at, func() (Result, error) { return b.R.Run(t.Context(), none) }); !died {
 			if at < 8 {
 				t.Errorf("only %d places to die at", at)
 			}
@@ -435,10 +435,10 @@ func TestKilledBeforeClearing(t *testing.T) {
 		for then := range 12 {
 			b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 1}}})
 			before := b.observe()
-			if _, _, died := b.runUntil(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
+			if _, _, died := b.R.until(at, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
 				t.Fatalf("not killed at %d", at)
 			}
-			b.runUntil(then, func() (Result, error) { return b.R.Run(t.Context(), other) })
+			b.R.until(then, func() (Result, error) { return b.R.Run(t.Context(), other) })
 			if res, err := b.R.Run(t.Context(), other); err != nil {
 				t.Errorf("killed at %d and %d: %+v, %v", at, then, res, err)
 			}
@@ -474,7 +474,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			if chance(r, 0.3) { // and it fails before, so that it dies on its way back
 				b.Inject(sim.Fault{Skip: r.IntN(4)})
 			}
-			_, _, died := b.runUntil(at, do)
+			_, _, died := b.R.until(at, do)
 			b.Heal()
 			story = append(story, fmt.Sprintf("%s, killed at %d: %v", what, at, died))
 			if !died {

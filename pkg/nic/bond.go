@@ -54,6 +54,10 @@ type BondSpec struct {
 	// VFs are bound when it is in hardware.
 	Adopt bool `json:"adopt,omitempty"`
 
+	// Exact says that Miimon is wanted also when it is zero: by who goes back to
+	// what was before.
+	Exact bool `json:"exact,omitempty"`
+
 	// Absent says that there is to be none, if it is one of ours and empty.
 	Absent bool `json:"absent,omitempty"`
 

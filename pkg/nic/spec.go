@@ -177,7 +177,7 @@ func freezeSF(s SF) SFSpec {
 
 // freezeBond has those of the named PFs as members that are.
 func freezeBond(s State, b Bond, handles []Handle) BondSpec {
-	f := BondSpec{Name: b.Name, Mode: b.Mode, Hash: b.Hash, Miimon: b.Miimon, LACPRate: b.LACPRate, MTU: b.MTU}
+	f := BondSpec{Name: b.Name, Mode: b.Mode, Hash: b.Hash, Miimon: b.Miimon, LACPRate: b.LACPRate, MTU: b.MTU, Exact: true}
 	for _, h := range b.Members {
 		if len(handles) == 0 || slices.Contains(handles, h) {
 			f.Members = append(f.Members, h)

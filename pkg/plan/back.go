@@ -1,13 +1,15 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 
 	"sluice.dev/sluice/pkg/nic"
 )
 
 // Back answers the Spec that goes back to before for what spec names: nic.Freeze,
-// less what the driver would refuse, and without the bonds that spec brought in.
+// less what the driver would refuse or a bond says for its members, and without the
+// bonds that spec brought in; one of ours that was empty is no loss.
 // An address of a netdev that departs from a VF's administrative one was chosen
 // before that was set, and some drivers allow none such afterwards.
 func Back(before nic.State, spec nic.Spec) nic.Spec {
@@ -26,12 +28,23 @@ func Back(before nic.State, spec nic.Spec) nic.Spec {
 			if w.LinkMAC != nil && !profileOf(*pf).mayChoose(w.MAC, *w.LinkMAC) {
 				w.LinkMAC = nil
 			}
+			maps.DeleteFunc(w.Settings, func(_ nic.Setting, value string) bool { return value == noGUID })
+		}
+		if before.BondOf(want.Handle) != nil {
+			maps.DeleteFunc(want.Settings, func(name nic.Setting, _ string) bool { return ofBond(name) })
 		}
 		out.PFs[i] = want
 	}
 	for _, b := range spec.Bonds {
-		if before.Bond(b.Name) == nil && !b.Adopt {
-			b.Absent, b.Members = true, slices.Clone(b.Members)
+		if b.Adopt {
+			continue
+		}
+		b.Absent, b.Members = true, slices.Clone(b.Members)
+		if had := before.Bond(b.Name); had != nil {
+			// The ports that come out stand together with those that were in.
+			b.Members = slices.DeleteFunc(b.Members, func(h nic.Handle) bool { return slices.Contains(had.Members, h) })
+		}
+		if len(b.Members) > 0 {
 			out.Bonds = append(out.Bonds, b)
 		}
 	}

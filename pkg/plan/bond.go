@@ -19,11 +19,16 @@ func (u *unit) leave() Action {
 			continue
 		}
 		want := u.want.BondOf(g.pf.Handle)
-		if *g.want.Bond != have.Name || want != nil && !want.Adopt && have.Ours && differs(*want, *have) {
+		if *g.want.Bond != have.Name || want != nil && remade(*want, *have) {
 			return Release{have.Name, g.pf.Handle}
 		}
 	}
 	return nil
+}
+
+// remade: the bond is ours and has to be made anew.
+func remade(want nic.BondSpec, have nic.Bond) bool {
+	return !want.Adopt && have.Ours && differs(want, have)
 }
 
 // differs: the bond is another one than wanted in what can be chosen only while
@@ -32,18 +37,18 @@ func (u *unit) leave() Action {
 func differs(want nic.BondSpec, have nic.Bond) bool {
 	return want.Mode != have.Mode ||
 		want.Hash != "" && want.Hash != have.Hash ||
-		want.Miimon != 0 && want.Miimon != have.Miimon ||
+		(want.Miimon != 0 || want.Exact) && want.Miimon != have.Miimon ||
 		want.LACPRate != "" && want.LACPRate != have.LACPRate
 }
 
 // awaitsLAG: the bond is not as wanted, or hardware does not aggregate its ports
 // although the driver is one that tells.
 func awaitsLAG(want *nic.BondSpec, state nic.State) bool {
-	if want == nil || want.Absent {
+	if want == nil || want.Absent || want.Software {
 		return false
 	}
 	have := state.Bond(want.Name)
-	if have == nil || !want.Adopt && have.Ours && differs(*want, *have) {
+	if have == nil || remade(*want, *have) {
 		return true
 	}
 	for _, h := range want.Members {
@@ -98,7 +103,7 @@ func (u *unit) bond(want nic.BondSpec) Action {
 		}
 		return AwaitBond{want.Name, want.Members[0]}
 	}
-	if !want.Adopt && have.Ours && differs(want, *have) {
+	if remade(want, *have) {
 		return DelBond{want.Name} // its members have left
 	}
 	for _, h := range want.Members {

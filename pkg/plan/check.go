@@ -51,6 +51,9 @@ func Check(spec nic.Spec, state nic.State) []Problem {
 	for _, want := range spec.Bonds {
 		c.bond(want, spec, state)
 	}
+	if len(c.problems) == 0 {
+		c.shaken(spec, state)
+	}
 	c.rdma(spec, state)
 	// A plan of nonsense says nothing.
 	if len(c.problems) == 0 {
@@ -74,9 +77,7 @@ func (c *checker) entry(want nic.PFSpec, spec nic.Spec, state nic.State) {
 		return
 	}
 	c.pf(want, *pf)
-	awaits := awaitsLAG(spec.BondOf(want.Handle), state)
-	g := goalOf(completePF(want, *pf, awaits), *pf)
-	g.awaitsLAG = awaits
+	g := goalIn(spec, goalIn(spec, want, *pf, state).complete(), *pf, state)
 	c.portSettings(g, want)
 	for i := range want.VFs {
 		if i < g.endCount {

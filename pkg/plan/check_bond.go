@@ -102,15 +102,20 @@ func (c *checker) alike(b string, want nic.BondSpec, spec nic.Spec, state nic.St
 			return
 		}
 	}
-	first := c.endOf(want.Members[0], spec, state)
+	first := endOf(want.Members[0], spec, state)
 	for _, h := range want.Members {
-		pf, end := *state.PF(h), c.endOf(h, spec, state)
+		pf, end := *state.PF(h), endOf(h, spec, state)
 		if profileOf(pf).tellsLAG && pf.LAG == "" {
 			c.add(h.String(), "whether hardware aggregates it cannot be read", "debugfs at /sys/kernel/debug, and a driver with VF-LAG")
 		}
 		switch {
+		case pf.Driver != first.pf.Driver:
+			c.add(b, fmt.Sprintf("%s has driver %s and %s has %s", want.Members[0], first.pf.Driver, h, pf.Driver), "one driver")
 		case end.endMode != first.endMode:
 			c.add(b, fmt.Sprintf("%s is to be in %s mode and %s in %s", want.Members[0], modeName(first.endMode), h, modeName(end.endMode)), "one mode")
+		case end.roceAtEnd() != first.roceAtEnd():
+			c.add(b, fmt.Sprintf("%s is to have roce %s and %s %s", want.Members[0], first.roceAtEnd(), h, end.roceAtEnd()),
+				"the same on each port, or no hardware aggregates")
 		case end.endCount != first.endCount:
 			c.add(b, fmt.Sprintf("%s is to have %d VFs and %s %d", want.Members[0], first.endCount, h, end.endCount), "as many on each port")
 		case profileOf(pf).tellsLAG && end.endMode != nic.Switchdev && end.endCount > 0:
@@ -126,12 +131,53 @@ func (c *checker) alike(b string, want nic.BondSpec, spec nic.Spec, state nic.St
 	}
 }
 
-func (c *checker) endOf(h nic.Handle, spec nic.Spec, state nic.State) *goal {
+// shaken refuses what would end the LAG of a bond whose ports are not all named, or
+// not all to be in one mode: VFs of all of them are bound anew for it.
+func (c *checker) shaken(spec nic.Spec, state nic.State) {
+	for _, b := range state.Bonds {
+		if !active(b, state) {
+			continue
+		}
+		for _, h := range b.Members {
+			port := slices.IndexFunc(b.Members, func(o nic.Handle) bool { return spec.PF(o) != nil && endsLAG(o, spec, state) })
+			if spec.PF(h) == nil && port >= 0 {
+				c.add(bondHandle(b.Name).String(),
+					fmt.Sprintf("is in hardware, and that ends when %s leaves it or changes its mode; %s is not named", b.Members[port], h),
+					"an entry for each of its ports")
+				return
+			}
+		}
+	}
+	for _, b := range shaken(spec, state) {
+		first := endOf(b.Members[0], spec, state)
+		for _, h := range b.Members {
+			if end := endOf(h, spec, state); end.endMode != first.endMode {
+				c.add(bondHandle(b.Name).String(), fmt.Sprintf("is in hardware, and %s is to be in %s mode and %s in %s",
+					b.Members[0], modeName(first.endMode), h, modeName(end.endMode)), "one mode, or the ports out of the bond: bond: none")
+				return
+			}
+		}
+	}
+}
+
+func endsLAG(h nic.Handle, spec nic.Spec, state nic.State) bool {
+	g := endOf(h, spec, state)
+	return !g.stays || g.leavesMode()
+}
+
+func endOf(h nic.Handle, spec nic.Spec, state nic.State) *goal {
 	want := nic.PFSpec{Handle: h}
 	if w := spec.PF(h); w != nil {
 		want = *w
 	}
-	return goalOf(want, *state.PF(h))
+	return goalIn(spec, want, *state.PF(h), state)
+}
+
+func (g *goal) roceAtEnd() string {
+	if value, ok := g.want.Settings[nic.RoCE]; ok {
+		return value
+	}
+	return g.pf.Settings[nic.RoCE]
 }
 
 // isNetdevName is dev_valid_name.

@@ -70,10 +70,14 @@ func (c *checker) portSettings(g *goal, want nic.PFSpec) {
 		have: p.Settings, limits: p.Limits, known: !g.flips() && !g.detours(), netdev: p.Uplink.Exists(),
 	}, want.Settings)
 	for _, name := range []nic.Setting{nic.LinkMTU, nic.AdminLink} {
-		if _, ok := want.Settings[name]; ok && g.inBond() {
-			c.add(p.Handle.String(), fmt.Sprintf("%s %s, but the port is to be in bond %s, which says so for its members",
-				name, want.Settings[name], *g.want.Bond), "it as the bond's")
+		if _, ok := want.Settings[name]; ok && g.bond != "" {
+			c.add(p.Handle.String(), fmt.Sprintf("%s %s, but the port is a member of bond %s, which says so for its members",
+				name, want.Settings[name], g.bond), "it as the bond's")
 		}
+	}
+	if g.stays && g.wants(nic.RoCE) {
+		c.add(p.Handle.String(), fmt.Sprintf("%s %s takes a reload of the driver, and the port is in bond %s, which would lose it",
+			nic.RoCE, want.Settings[nic.RoCE], g.bond), "the port out of the bond first: bond: none")
 	}
 }
 
@@ -92,9 +96,24 @@ func (c *checker) vfSettings(g *goal, i int, w nic.VFSpec) {
 		c.add(s.object, fmt.Sprintf("vdpa %s with driver %s: it is made by the kernel's driver", w.Settings[nic.VDPA], g.driverAtEnd(i)),
 			"driver kernel")
 	}
-	low, high := w.Settings[nic.MinRate], w.Settings[nic.MaxRate]
+	c.rates(s.object, w.Settings, g.keptOf(i))
+}
+
+// keptOf is the settings of VF i that it keeps.
+func (g *goal) keptOf(i int) nic.Settings {
+	if i < len(g.pf.VFs) && g.endCount == len(g.pf.VFs) {
+		return g.pf.VFs[i].Settings
+	}
+	return nil
+}
+
+// rates: drivers refuse a minimum over the maximum, one of which may be there
+// already.
+func (c *checker) rates(object string, want, have nic.Settings) {
+	end := over(have, want)
+	low, high := end[nic.MinRate], end[nic.MaxRate]
 	if atoi(high) != 0 && atoi(low) > atoi(high) {
-		c.add(s.object, fmt.Sprintf("min-rate %s is over max-rate %s", low, high), "a minimum that is not over the maximum")
+		c.add(object, fmt.Sprintf("min-rate %s is over max-rate %s", low, high), "a minimum that is not over the maximum")
 	}
 }
 
@@ -129,6 +148,11 @@ func (c *checker) subfunctions(g *goal, want nic.PFSpec) {
 			s.have, s.limits, s.away, s.known = f.Settings, f.Limits, f.Away, true
 		}
 		c.settings(s, w.Settings)
+		if f := g.pf.SF(w.Num); f != nil {
+			c.rates(id, w.Settings, f.Settings)
+		} else {
+			c.rates(id, w.Settings, nil)
+		}
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 // which is turned off while VFs are made; drivers, addresses, MTUs and settings of
 // VFs that lose their driver or are made anew for a change of the mode (a
 // representor outlives the driver of its VF); SFs, which a detour through legacy
-// mode takes; and bonds of ours that lose all their ports, which go. VFs that come
+// mode takes; bonds of ours that lose all their ports, which go, and bonds whose LAG
+// ends with the mode of a port, which is to be there again. VFs that come
 // from a change of their count are new, and get the drivers that the kernel would
 // have given them. Nothing is added that the steps leave alone.
 //
@@ -27,37 +28,95 @@ func Complete(spec nic.Spec, before nic.State) nic.Spec {
 		}
 	}
 	out.Bonds = append(out.Bonds, emptied(out, before)...)
+	out.Bonds = append(out.Bonds, shaken(out, before)...)
+	done := slices.Clone(out.PFs)
 	for i, want := range out.PFs {
 		if pf := before.PF(want.Handle); pf != nil {
-			out.PFs[i] = completePF(want, *pf, awaitsLAG(spec.BondOf(want.Handle), before))
+			g := goalIn(out, want, *pf, before)
+			if b := out.BondOf(want.Handle); b != nil && !b.Software && shakes(b.Members, out, before) != nil {
+				g.awaitsLAG = true
+			}
+			done[i] = g.complete()
+		}
+	}
+	out.PFs = done
+	return out
+}
+
+// shaken lists the bonds in hardware that spec does not name and whose LAG ends on
+// its way, as a port changes its mode: they are to be in hardware again, if they
+// can be with what is wanted of their ports.
+func shaken(spec nic.Spec, before nic.State) []nic.BondSpec {
+	var out []nic.BondSpec
+	for _, b := range before.Bonds {
+		named := slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == b.Name })
+		if named || !active(b, before) || shakes(b.Members, spec, before) == nil {
+			continue
+		}
+		for _, f := range nic.Freeze(before, b.Members...).Bonds {
+			f.Software = !aggregable(b.Members, spec, before)
+			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// emptied lists the bonds of ours that all their ports leave.
+// active: hardware aggregates the ports of b.
+func active(b nic.Bond, state nic.State) bool {
+	return len(b.Members) > 0 && !slices.ContainsFunc(b.Members, func(h nic.Handle) bool {
+		pf := state.PF(h)
+		return pf == nil || pf.LAG != nic.LAGActive
+	})
+}
+
+// shakes is the first of ports that stays in its bond and changes its mode, nil
+// for none.
+func shakes(ports []nic.Handle, spec nic.Spec, before nic.State) *nic.Handle {
+	for i, h := range ports {
+		want, pf := spec.PF(h), before.PF(h)
+		if want == nil || pf == nil {
+			continue
+		}
+		if g := goalIn(spec, *want, *pf, before); g.stays && g.leavesMode() {
+			return &ports[i]
+		}
+	}
+	return nil
+}
+
+// aggregable: at the end the ports are alike, and in a mode that hardware
+// aggregates in.
+func aggregable(ports []nic.Handle, spec nic.Spec, before nic.State) bool {
+	first := endOf(ports[0], spec, before)
+	return !slices.ContainsFunc(ports, func(h nic.Handle) bool {
+		g := endOf(h, spec, before)
+		return !g.stays || g.endMode != first.endMode || g.endMode != nic.Switchdev && g.endCount > 0
+	})
+}
+
+// emptied lists the bonds of ours that all their ports leave, and bonds in hardware
+// that one does: without it the others have no LAG either, so that they go back
+// together.
 func emptied(spec nic.Spec, before nic.State) []nic.BondSpec {
 	var out []nic.BondSpec
 	for _, b := range before.Bonds {
 		named := slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == b.Name })
-		if !b.Ours || named || len(b.Members) == 0 || len(b.Others) > 0 {
-			continue
-		}
-		stays := slices.ContainsFunc(b.Members, func(h nic.Handle) bool {
+		leaves := func(h nic.Handle) bool {
 			want := spec.PF(h)
-			return want == nil || want.Bond == nil || *want.Bond == b.Name
-		})
-		if !stays {
+			return want != nil && want.Bond != nil && *want.Bond != b.Name
+		}
+		stays := func(h nic.Handle) bool { return !leaves(h) }
+		gone := b.Ours && len(b.Members) > 0 && len(b.Others) == 0 && !slices.ContainsFunc(b.Members, stays)
+		if !named && (gone || active(b, before) && slices.ContainsFunc(b.Members, leaves)) {
 			out = append(out, nic.BondSpec{Name: b.Name, Mode: b.Mode, Members: slices.Clone(b.Members), Absent: true})
 		}
 	}
 	return out
 }
 
-func completePF(want nic.PFSpec, pf nic.PF, awaits bool) nic.PFSpec {
-	g := goalOf(want, pf)
-	g.awaitsLAG = awaits
-	g.want.VFs = slices.Clone(want.VFs)
+func (g *goal) complete() nic.PFSpec {
+	pf := g.pf
+	g.want.VFs = slices.Clone(g.want.VFs)
 	remade := g.removes() || len(pf.VFs) == 0
 	makes := g.endCount > 0 && remade
 	if makes || g.removes() {
@@ -72,7 +131,7 @@ func completePF(want nic.PFSpec, pf nic.PF, awaits bool) nic.PFSpec {
 		g.want.Autoprobe = &pf.Autoprobe
 	}
 	if g.endCount == len(pf.VFs) {
-		disturbed := g.flips() || g.detours() || awaits
+		disturbed := g.flips() || g.detours() || g.awaitsLAG
 		for i := range pf.VFs {
 			if disturbed || g.wantsDriver(i) || g.wantsUnbound(i) {
 				*g.entry(i) = g.keep(i)
@@ -132,6 +191,9 @@ func (g *goal) keep(i int) nic.VFSpec {
 	if w.MAC == nil && !v.MAC.IsZero() {
 		w.MAC = &v.MAC
 	}
+	if w.RepMTU == 0 && g.endMode == nic.Switchdev && (g.removes() || g.leavesMode()) {
+		w.RepMTU = v.Rep.Netdev.MTU
+	}
 	if w.Driver == nic.DriverKernel && v.Netdev.Exists() {
 		// A driver that binds takes a new administrative address for its netdev.
 		if w.LinkMAC == nil && !newMAC && g.prof.mayChoose(w.MAC, v.Netdev.MAC) {
@@ -141,13 +203,15 @@ func (g *goal) keep(i int) nic.VFSpec {
 			w.MTU = v.Netdev.MTU
 		}
 	}
-	w.Settings = over(lostBy(ofVF, g.removes(), w.Driver, lasting(ofVF, g.endMode, v.Settings)), w.Settings)
+	w.Settings = over(lostBy(ofVF, g.removes() || g.leavesMode(), w.Driver, lasting(ofVF, g.endMode, v.Settings)), w.Settings)
 	return w
 }
 
-// lostBy is what of have a function loses that is unbound, or also made anew, and
-// that means something with the driver that it gets.
-func lostBy(k kind, remade bool, driver nic.Driver, have nic.Settings) nic.Settings {
+// lostBy is what of have a function loses that is unbound, or also made anew or
+// taken to another mode, and that means something with the driver that it gets.
+// Rates and port functions end with a mode (mlx5/core/eswitch.c,
+// mlx5_esw_vport_disable; esw/qos.c).
+func lostBy(k kind, anew bool, driver nic.Driver, have nic.Settings) nic.Settings {
 	var out nic.Settings
 	for name, value := range have {
 		r, _ := ruleOf(name)
@@ -157,7 +221,7 @@ func lostBy(k kind, remade bool, driver nic.Driver, have nic.Settings) nic.Setti
 				out = out.With(name, value)
 			}
 		default:
-			if remade {
+			if anew && value != noGUID {
 				out = out.With(name, value)
 			}
 		}
@@ -186,15 +250,17 @@ func (g *goal) keepSFs() {
 }
 
 // keepPort names settings of the uplink that the steps disturb: a change of the
-// mode attaches another profile to it (mlx5e_netdev_change_profile), and a reload
-// makes it anew.
+// mode attaches another profile to it, with channels and rings of its own
+// (mlx5e_netdev_change_profile, mlx5e_build_rep_params), and a reload makes it
+// anew.
 func (g *goal) keepPort() {
-	if !g.flips() && !g.wants(nic.RoCE) {
+	if !g.leavesMode() && !g.wants(nic.RoCE) {
 		return
 	}
 	for name, value := range g.pf.Settings {
 		r, _ := ruleOf(name)
-		if _, named := g.want.Settings[name]; !named && r.at(ofPF).phase == netdev && (name == nic.TCOffload || g.wants(nic.RoCE)) {
+		_, named := g.want.Settings[name]
+		if !named && r.at(ofPF).phase == netdev && (g.bond == "" || !ofBond(name)) {
 			g.want.Settings = g.want.Settings.With(name, value)
 		}
 	}

@@ -144,6 +144,9 @@ func known(m nic.MAC) string {
 	return m.String()
 }
 
+// Op is the kind of step that s is.
+func (s Step) Op() Op { return s.form().Op }
+
 // MarshalJSON writes {"op", "object", "vf", "from", "to"} and what else the step
 // has.
 func (s Step) MarshalJSON() ([]byte, error) {

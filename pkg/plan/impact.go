@@ -143,7 +143,6 @@ func (a SetSF) touches(nic.State) []function         { return theSF(a.SF) }
 func (a AddBond) touches(nic.State) []function       { return nil }
 func (a DelBond) touches(nic.State) []function       { return nil }
 func (a Enslave) touches(nic.State) []function       { return nil }
-func (a Release) touches(nic.State) []function       { return nil }
 func (a SetBondMTU) touches(nic.State) []function    { return nil }
 func (a AwaitBond) touches(nic.State) []function     { return nil }
 func (a AwaitLAG) touches(nic.State) []function      { return nil }
@@ -156,6 +155,22 @@ func (a SetPF) touches(s nic.State) []function {
 		return allOf(s, a.PF, true)
 	}
 	return nil
+}
+
+// Release: VFs that were bound with a LAG in hardware lose the other port, and get
+// it back only by being bound anew.
+func (a Release) touches(s nic.State) []function {
+	b := s.Bond(a.Bond)
+	if b == nil {
+		return nil
+	}
+	var out []function
+	for _, h := range b.Members {
+		if pf := s.PF(h); pf != nil && pf.LAG == nic.LAGActive {
+			out = append(out, allOf(s, h, false)...)
+		}
+	}
+	return out
 }
 
 func (a SetVFs) flaps(s nic.State) bool {

@@ -47,9 +47,7 @@ func unitOf(want nic.Spec, state nic.State) *unit {
 	u := &unit{want: want, state: state}
 	for _, w := range want.PFs {
 		if pf := state.PF(w.Handle); pf != nil {
-			g := goalOf(w, *pf)
-			g.awaitsLAG = awaitsLAG(want.BondOf(w.Handle), state)
-			u.goals = append(u.goals, g)
+			u.goals = append(u.goals, goalIn(want, w, *pf, state))
 		}
 	}
 	return u
@@ -81,7 +79,7 @@ func (g *goal) settle() Action {
 	if a := g.subfunctions(); a != nil {
 		return a
 	}
-	for i := range g.pf.VFs {
+	for i := range min(len(g.pf.VFs), len(g.want.VFs)) {
 		if a := g.vf(i); a != nil {
 			return a
 		}
@@ -106,6 +104,28 @@ type goal struct {
 	// awaitsLAG: the bond that is wanted is not in hardware yet, and VFs are not
 	// to be bound before it is.
 	awaitsLAG bool
+
+	// bond is the one that the uplink is to be a member of, "" none; stays: it is
+	// one now and does not leave it on the way.
+	bond  string
+	stays bool
+}
+
+// goalIn is goalOf with what state and spec say of bonds.
+func goalIn(spec nic.Spec, want nic.PFSpec, pf nic.PF, state nic.State) *goal {
+	g := goalOf(want, pf)
+	wanted, have := spec.BondOf(pf.Handle), state.BondOf(pf.Handle)
+	g.awaitsLAG = awaitsLAG(wanted, state)
+	switch {
+	case want.Bond != nil:
+		g.bond = *want.Bond
+	case wanted != nil:
+		g.bond = wanted.Name
+	case have != nil:
+		g.bond = have.Name
+	}
+	g.stays = have != nil && have.Name == g.bond && !(wanted != nil && remade(*wanted, *have))
+	return g
 }
 
 func goalOf(want nic.PFSpec, pf nic.PF) *goal {
@@ -142,6 +162,11 @@ func (g *goal) detours() bool { return g.count != g.endCount || g.mode != g.endM
 // flips: the eswitch mode has to change.
 func (g *goal) flips() bool { return g.mode != g.pf.Eswitch }
 
+// leavesMode: the mode is another one for good, or for a moment.
+func (g *goal) leavesMode() bool {
+	return g.flips() || g.detours() || g.prof.dropsMode && g.pf.Eswitch == nic.Switchdev && g.removes()
+}
+
 // removes: the VFs that there are have to go, for good or to be made anew.
 func (g *goal) removes() bool {
 	have := len(g.pf.VFs)
@@ -161,7 +186,7 @@ func (g *goal) startsUnbound() bool {
 		return true
 	}
 	for i := range min(g.count, len(g.want.VFs)) {
-		w := g.want.VFs[i]
+		w := &g.want.VFs[i]
 		if w.Driver != "" && w.Driver != nic.DriverKernel || w.MAC != nil && !w.MAC.IsZero() ||
 			len(pending(ofVF, unbound, g.mode, w.Settings, nil, nil)) > 0 {
 			return true
@@ -229,15 +254,15 @@ func (g *goal) portSettings() Action {
 		return nil
 	}
 	for _, name := range pending(ofPF, netdev, p.Eswitch, g.want.Settings, p.Settings, p.Limits) {
-		if !g.inBond() || name != nic.AdminLink && name != nic.LinkMTU {
+		if g.bond == "" || !ofBond(name) {
 			return g.setPF(name)
 		}
 	}
 	return nil
 }
 
-// inBond: the uplink is to be a member of a bond.
-func (g *goal) inBond() bool { return g.want.Bond != nil && *g.want.Bond != "" }
+// ofBond: a bond says it for its members.
+func ofBond(name nic.Setting) bool { return name == nic.AdminLink || name == nic.LinkMTU }
 
 // flip takes the drivers from all VFs and then sets the mode.
 func (g *goal) flip() Action {
@@ -248,9 +273,9 @@ func (g *goal) flip() Action {
 }
 
 func (g *goal) unbindAll() Action {
-	for i, v := range g.pf.VFs {
-		if v.Driver != "" {
-			return Unbind{VF: g.id(i), From: v.Driver}
+	for i := range g.pf.VFs {
+		if driver := g.pf.VFs[i].Driver; driver != "" {
+			return Unbind{VF: g.id(i), From: driver}
 		}
 	}
 	return nil
@@ -270,21 +295,26 @@ func (g *goal) autoprobeForNew() bool {
 // finished before the next is begun, so that it is without driver for as short
 // a time as can be.
 func (g *goal) vf(i int) Action {
-	w, v, id := g.want.VF(i), g.pf.VFs[i], g.id(i)
+	w, v, id := &g.want.VFs[i], &g.pf.VFs[i], g.id(i)
+	set := within(w.Settings, v.Settings) // which saves looking for what to set
 	switch {
-	case v.Driver != "" && (g.wantsDriver(i) || g.wantsUnbound(i)):
+	case v.Driver != "" && (g.wantsDriver(i) || g.wantsMAC(i) || !set && g.wantsUnbound(i)):
 		return Unbind{VF: id, From: v.Driver}
 	case g.wantsMAC(i):
 		return SetVFMAC{VF: id, From: v.MAC, To: *w.MAC}
 	}
-	if a := g.setVF(i, unbound, anytime); a != nil {
-		return a
+	if !set {
+		if a := g.setVF(i, unbound, anytime); a != nil {
+			return a
+		}
 	}
 	if g.wantsDriver(i) {
 		return Bind{VF: id, To: w.Driver}
 	}
-	if a := g.setVF(i, bound); a != nil {
-		return a
+	if !set {
+		if a := g.setVF(i, bound); a != nil {
+			return a
+		}
 	}
 	switch {
 	case g.wantsLinkMAC(i):
@@ -294,7 +324,7 @@ func (g *goal) vf(i int) Action {
 	case w.RepMTU != 0 && v.Rep.Exists() && w.RepMTU != v.Rep.Netdev.MTU:
 		return SetRepMTU{VF: id, From: v.Rep.Netdev.MTU, To: w.RepMTU}
 	}
-	if v.Netdev.Exists() {
+	if !set && v.Netdev.Exists() {
 		return g.setVF(i, netdev)
 	}
 	return nil
@@ -302,7 +332,7 @@ func (g *goal) vf(i int) Action {
 
 // setVF is the step towards the settings of VF i that have their time in phases.
 func (g *goal) setVF(i int, phases ...phase) Action {
-	w, v := g.want.VF(i), g.pf.VFs[i]
+	w, v := &g.want.VFs[i], &g.pf.VFs[i]
 	for _, p := range phases {
 		if p == bound && nic.DriverOf(v.Driver) != nic.DriverKernel {
 			continue
@@ -314,19 +344,27 @@ func (g *goal) setVF(i int, phases ...phase) Action {
 	return nil
 }
 
+// wish is what is wanted of VF i, also where nothing is.
+func (g *goal) wish(i int) *nic.VFSpec {
+	if i < len(g.want.VFs) {
+		return &g.want.VFs[i]
+	}
+	return &nic.VFSpec{}
+}
+
 func (g *goal) wantsDriver(i int) bool {
-	w := g.want.VF(i).Driver
+	w := g.wish(i).Driver
 	return w != "" && w != nic.DriverOf(g.pf.VFs[i].Driver)
 }
 
 // wantsUnbound: VF i is to be given something that a driver reads when it binds.
 func (g *goal) wantsUnbound(i int) bool {
-	w, v := g.want.VF(i), g.pf.VFs[i]
+	w, v := g.wish(i), &g.pf.VFs[i]
 	return g.wantsMAC(i) || len(pending(ofVF, unbound, g.pf.Eswitch, w.Settings, v.Settings, v.Limits)) > 0
 }
 
 func (g *goal) wantsMAC(i int) bool {
-	w, v := g.want.VF(i).MAC, g.pf.VFs[i]
+	w, v := g.wish(i).MAC, &g.pf.VFs[i]
 	if w == nil || *w == v.MAC {
 		return false
 	}
@@ -336,7 +374,7 @@ func (g *goal) wantsMAC(i int) bool {
 }
 
 func (g *goal) wantsLinkMAC(i int) bool {
-	w, n := g.want.VF(i).LinkMAC, g.pf.VFs[i].Netdev
+	w, n := g.wish(i).LinkMAC, &g.pf.VFs[i].Netdev
 	return w != nil && n.Exists() && *w != n.MAC
 }
 

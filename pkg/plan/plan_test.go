@@ -416,8 +416,20 @@ func BenchmarkUnfold(b *testing.B) {
 }
 
 // BenchmarkNext is the dearest answer, that there is nothing left to do.
-func BenchmarkNext(b *testing.B) {
+func BenchmarkNext(b *testing.B) { benchmarkNext(b, nil) }
+
+// BenchmarkNextTuned is the same with settings of every VF.
+func BenchmarkNextTuned(b *testing.B) {
+	benchmarkNext(b, nic.Settings{nic.RoCE: "off", nic.MaxRate: "1000", nic.Channels: "8", nic.RxRing: "512"})
+}
+
+func benchmarkNext(b *testing.B, tuned nic.Settings) {
 	want, state := big()
+	for p := range want.PFs {
+		for v := range want.PFs[p].VFs {
+			want.PFs[p].VFs[v].Settings = tuned
+		}
+	}
 	want = Complete(want, state)
 	p, err := Unfold(want, state)
 	if err != nil {

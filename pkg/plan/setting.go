@@ -182,6 +182,9 @@ func guid(s string) string {
 	return ""
 }
 
+// noGUID is what a VF has that was given none, and is nothing to wish for.
+const noGUID = "00:00:00:00:00:00:00:00"
+
 func vlan(s string) string {
 	const want = "0 for none, or ID[/QOS][/802.1ad] with an ID of 1 to 4094 and a QOS of 0 to 7"
 	parts := strings.Split(s, "/")
@@ -195,6 +198,16 @@ func vlan(s string) string {
 		return want
 	}
 	return ""
+}
+
+// within says that have has all of want.
+func within(want, have nic.Settings) bool {
+	for name, value := range want {
+		if have[name] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // asked is the value that name is to have, as far as it is known what the device

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -88,7 +87,9 @@ func (o *outlook) entry(kind Kind, of ID) Entry {
 	for _, s := range o.scopes {
 		e.Spec.PFs = append(e.Spec.PFs, s.want.PFs...)
 		e.Spec.Bonds = append(e.Spec.Bonds, s.want.Bonds...)
-		e.Spec.RDMA = cmp.Or(e.Spec.RDMA, s.want.RDMA)
+		if s.want.RDMA != "" {
+			e.Spec.RDMA, e.Spec.RDMAAtBoot = s.want.RDMA, s.want.RDMAAtBoot
+		}
 		if s.clear {
 			e.Clear = append(e.Clear, s.key)
 		}

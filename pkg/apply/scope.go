@@ -26,7 +26,8 @@ func (s scope) backTo(before nic.State) nic.Spec { return plan.Back(before, unio
 
 // union is a and what b names beyond it.
 func union(a, b nic.Spec) nic.Spec {
-	out := nic.Spec{PFs: slices.Clone(a.PFs), Bonds: slices.Clone(a.Bonds), RDMA: a.RDMA}
+	out := a
+	out.PFs, out.Bonds = slices.Clone(a.PFs), slices.Clone(a.Bonds)
 	for _, w := range b.PFs {
 		if a.PF(w.Handle) == nil {
 			out.PFs = append(out.PFs, w)
@@ -38,7 +39,7 @@ func union(a, b nic.Spec) nic.Spec {
 		}
 	}
 	if out.RDMA == "" {
-		out.RDMA = b.RDMA
+		out.RDMA, out.RDMAAtBoot = b.RDMA, b.RDMAAtBoot
 	}
 	return out
 }
@@ -123,7 +124,8 @@ func (s *scope) takeOver(kind Kind, before nic.State, open *Entry) {
 	s.key = plan.Key(s.want)
 }
 
-// restOf is what of back is of PFs that asked does not name.
+// restOf is what of back is of PFs that asked does not name, and the bonds that are
+// to go: who takes this run over in turn has to know of them.
 func restOf(back, asked nic.Spec) nic.Spec {
 	var out nic.Spec
 	for _, w := range back.PFs {
@@ -132,7 +134,7 @@ func restOf(back, asked nic.Spec) nic.Spec {
 		}
 	}
 	for _, b := range back.Bonds {
-		if slices.ContainsFunc(b.Members, func(h nic.Handle) bool { return out.PF(h) != nil }) {
+		if b.Absent || slices.ContainsFunc(b.Members, func(h nic.Handle) bool { return out.PF(h) != nil }) {
 			out.Bonds = append(out.Bonds, b)
 		}
 	}
@@ -182,7 +184,8 @@ func beginning(now nic.State, open *Entry) nic.State {
 		out.RDMA = old.RDMA
 		out.RDMA.Fixed = fixed
 	}
-	out.Bonds = slices.DeleteFunc(out.Bonds, func(b nic.Bond) bool { return concerns(b, open.Spec) })
+	// A bond may have lost all that made it one of the run's.
+	out.Bonds = slices.DeleteFunc(out.Bonds, func(b nic.Bond) bool { return concerns(b, open.Spec) || old.Bond(b.Name) != nil })
 	out.Bonds = append(out.Bonds, old.Bonds...)
 	slices.SortFunc(out.Bonds, func(a, b nic.Bond) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return out

@@ -364,7 +364,8 @@ type RDMA interface {
 	// SetMode changes the mode; ErrBusy while other network namespaces exist.
 	SetMode(ctx context.Context, m nic.RDMAMode) error
 
-	// SetModeAtBoot writes what the next boot is to bring (netns_mode of ib_core).
+	// SetModeAtBoot writes what the next boot is to bring (netns_mode of ib_core);
+	// "" takes back what it has written.
 	SetModeAtBoot(ctx context.Context, m nic.RDMAMode) error
 }
 

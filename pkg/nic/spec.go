@@ -12,8 +12,11 @@ type Spec struct {
 	PFs   []PFSpec   `json:"pfs"`
 	Bonds []BondSpec `json:"bonds,omitempty"`
 
-	// RDMA is the mode wanted of the node's RDMA subsystem; "" as it is.
-	RDMA RDMAMode `json:"rdma,omitempty"`
+	// RDMA is the mode wanted of the node's RDMA subsystem; "" as it is. RDMAAtBoot
+	// is what a setting on disk is to ask for then, "" for none, where it is
+	// another: only who goes back to what was before wishes for it.
+	RDMA       RDMAMode  `json:"rdma,omitempty"`
+	RDMAAtBoot *RDMAMode `json:"rdmaAtBoot,omitempty"`
 }
 
 // PFSpec is the wanted state of one PF. A zero field is left as it is.

@@ -8,8 +8,7 @@ import (
 )
 
 // Back answers the Spec that goes back to before for what spec names: nic.Freeze,
-// less what the driver would refuse or a bond says for its members, and without the
-// bonds that spec brought in; one of ours that was empty is no loss.
+// less what the driver would refuse, and without the bonds that spec brought in; one of ours that was empty is no loss.
 // An address of a netdev that departs from a VF's administrative one was chosen
 // before that was set, and some drivers allow none such afterwards.
 func Back(before nic.State, spec nic.Spec) nic.Spec {
@@ -19,7 +18,7 @@ func Back(before nic.State, spec nic.Spec) nic.Spec {
 	}
 	out.RDMA = ""
 	if spec.RDMA != "" {
-		out.RDMA = before.RDMA.Mode
+		out.RDMA, out.RDMAAtBoot = before.RDMA.Mode, &before.RDMA.AtBoot
 	}
 	for i, want := range out.PFs {
 		pf := before.PF(want.Handle)
@@ -29,9 +28,6 @@ func Back(before nic.State, spec nic.Spec) nic.Spec {
 				w.LinkMAC = nil
 			}
 			maps.DeleteFunc(w.Settings, func(_ nic.Setting, value string) bool { return value == noGUID })
-		}
-		if before.BondOf(want.Handle) != nil {
-			maps.DeleteFunc(want.Settings, func(name nic.Setting, _ string) bool { return ofBond(name) })
 		}
 		out.PFs[i] = want
 	}
@@ -58,7 +54,8 @@ func (p profile) mayChoose(admin *nic.MAC, link nic.MAC) bool {
 }
 
 // Spare answers spec without what it wants of VFs and SFs that are in use in
-// state: who goes back leaves alone what has meanwhile been given away.
+// state: who goes back leaves alone what has meanwhile been given away. A
+// representor is not the holder's, and keeps its wish.
 func Spare(spec nic.Spec, state nic.State) nic.Spec {
 	out := spec
 	out.PFs = make([]nic.PFSpec, len(spec.PFs))
@@ -76,7 +73,7 @@ func sparePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 	copy(vfs, want.VFs)
 	for i := range vfs {
 		if i < len(pf.VFs) && pf.VFs[i].InUse() != "" {
-			vfs[i] = nic.VFSpec{}
+			vfs[i] = nic.VFSpec{RepMTU: vfs[i].RepMTU}
 		}
 	}
 	want.VFs = vfs
@@ -86,8 +83,12 @@ func sparePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 			if f.InUse() == "" {
 				continue
 			}
+			spared := nic.SFSpec{Num: f.Num, Inactive: !f.Active}
+			if w := want.SF(f.Num); w != nil {
+				spared.RepMTU = w.RepMTU
+			}
 			sfs = slices.DeleteFunc(sfs, func(w nic.SFSpec) bool { return w.Num == f.Num })
-			sfs = append(sfs, nic.SFSpec{Num: f.Num, Inactive: !f.Active})
+			sfs = append(sfs, spared)
 		}
 		slices.SortFunc(sfs, func(a, b nic.SFSpec) int { return a.Num - b.Num })
 		want.SFs = &sfs

@@ -26,8 +26,8 @@ func (c *checker) bond(want nic.BondSpec, spec nic.Spec, state nic.State) {
 	if want.Miimon < 0 {
 		c.add(b, fmt.Sprintf("miimon %d", want.Miimon), "milliseconds, 0 or more")
 	}
-	if !c.members(b, want, spec, state) {
-		return
+	if !c.members(b, want, spec, state) || want.Exact {
+		return // what was there before may be whatever it was
 	}
 	if have := state.Bond(want.Name); have != nil {
 		c.existing(b, want, *have)

@@ -21,7 +21,8 @@ import (
 // it is the one in the journal, not the one that is found. Complete does not
 // change what it is given, and completing twice is completing once.
 func Complete(spec nic.Spec, before nic.State) nic.Spec {
-	out := nic.Spec{PFs: slices.Clone(spec.PFs), Bonds: slices.Clone(spec.Bonds), RDMA: spec.RDMA}
+	out := spec
+	out.PFs, out.Bonds = slices.Clone(spec.PFs), slices.Clone(spec.Bonds)
 	for i := range out.PFs {
 		if b := spec.BondOf(out.PFs[i].Handle); b != nil && out.PFs[i].Bond == nil {
 			out.PFs[i].Bond = &b.Name

@@ -387,7 +387,9 @@ func nextRDMA(want nic.Spec, state nic.State) Action {
 	switch {
 	case want.RDMA == "" || have.Mode == "":
 		return nil
-	case have.AtBoot != want.RDMA && (have.AtBoot != "" || have.Mode != want.RDMA):
+	case want.RDMAAtBoot != nil && have.AtBoot != *want.RDMAAtBoot:
+		return SetRDMAAtBoot{have.AtBoot, *want.RDMAAtBoot}
+	case want.RDMAAtBoot == nil && have.AtBoot != want.RDMA && (have.AtBoot != "" || have.Mode != want.RDMA):
 		return SetRDMAAtBoot{have.AtBoot, want.RDMA}
 	case have.Mode != want.RDMA && !have.Fixed:
 		return SetRDMA{have.Mode, want.RDMA}

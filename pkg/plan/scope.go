@@ -12,7 +12,7 @@ import (
 func Scopes(spec nic.Spec) []nic.Spec {
 	var out []nic.Spec
 	if spec.RDMA != "" {
-		out = append(out, nic.Spec{RDMA: spec.RDMA})
+		out = append(out, nic.Spec{RDMA: spec.RDMA, RDMAAtBoot: spec.RDMAAtBoot})
 	}
 	place := map[string]int{} // of bonds
 	for _, w := range spec.PFs {

@@ -208,7 +208,7 @@ type (
 // Steps of the node.
 type (
 	// SetRDMA changes the RDMA subsystem's namespace mode, SetRDMAAtBoot what the
-	// next boot brings.
+	// next boot brings, "" for the kernel's own.
 	SetRDMA       struct{ From, To nic.RDMAMode }
 	SetRDMAAtBoot struct{ From, To nic.RDMAMode }
 )
@@ -295,6 +295,9 @@ func (a AwaitBond) String() string {
 func (a AwaitLAG) String() string { return fmt.Sprintf("wait for bond %s in hardware", a.Bond) }
 func (a SetRDMA) String() string  { return fmt.Sprintf("set RDMA namespace mode to %s", a.To) }
 func (a SetRDMAAtBoot) String() string {
+	if a.To == "" {
+		return "set no RDMA namespace mode at boot"
+	}
 	return fmt.Sprintf("set RDMA namespace mode at boot to %s", a.To)
 }
 

@@ -216,11 +216,23 @@ func kept(spec nic.Spec, before, after nic.State, toTheLetter bool) (bad []strin
 		k.vfs()
 		k.sfs()
 	}
+	if !toTheLetter {
+		before, after = anew(before), anew(after)
+	}
 	bad = append(bad, keptBonds(spec, before, after)...)
 	if spec.RDMA == "" && before.RDMA != after.RDMA {
 		bad = append(bad, fmt.Sprintf("RDMA was %+v and is %+v", before.RDMA, after.RDMA))
 	}
 	return bad
+}
+
+// anew forgets the ifindexes of bonds, which may have been made anew.
+func anew(s nic.State) nic.State {
+	s.Bonds = slices.Clone(s.Bonds)
+	for i := range s.Bonds {
+		s.Bonds[i].Ifindex = 0
+	}
+	return s
 }
 
 // onlyPF leaves the bonds out, of which other members may have been named.
@@ -383,7 +395,7 @@ func frozenSFs(have []nic.SF) []nic.SFSpec {
 }
 
 // keptBonds: a bond that nobody asked about is as it was; one that all its ports
-// have left, if it was ours, has gone.
+// have left, if it was ours, has gone. What others make is theirs.
 func keptBonds(spec nic.Spec, before, after nic.State) (bad []string) {
 	for _, old := range before.Bonds {
 		if slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == old.Name }) {
@@ -409,7 +421,7 @@ func keptBonds(spec nic.Spec, before, after nic.State) (bad []string) {
 	}
 	for _, now := range after.Bonds {
 		wanted := slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == now.Name && !w.Absent })
-		if !wanted && before.Bond(now.Name) == nil {
+		if !wanted && now.Ours && before.Bond(now.Name) == nil {
 			bad = append(bad, fmt.Sprintf("bond %s was not there and is", now.Name))
 		}
 	}

@@ -317,7 +317,7 @@ func unlike(spec nic.Spec, before, after nic.State) []string {
 		}
 	}
 	bad = append(bad, keptBonds(nic.Spec{}, madeBySluice(before), madeBySluice(after))...)
-	if before.RDMA != after.RDMA && spec.RDMA == "" {
+	if before.RDMA != after.RDMA {
 		bad = append(bad, fmt.Sprintf("RDMA was %+v and is %+v", before.RDMA, after.RDMA))
 	}
 	return bad
@@ -327,8 +327,7 @@ func unlike(spec nic.Spec, before, after nic.State) []string {
 // ours, which are no loss; and ifindexes of those that were made anew.
 func madeBySluice(s nic.State) nic.State {
 	var out nic.State
-	for _, b := range s.Bonds {
-		b.Ifindex = 0
+	for _, b := range anew(s).Bonds {
 		if len(b.Members)+len(b.Others) > 0 {
 			out.Bonds = append(out.Bonds, b)
 		}
@@ -388,7 +387,9 @@ func lawful(s plan.Step, spec nic.Spec, state nic.State) error {
 	case plan.Release:
 		touched = append(touched, a.PF)
 	case plan.SetBondMTU:
-		touched = append(touched, state.Bond(a.Bond).Members...)
+		if b := state.Bond(a.Bond); b != nil {
+			touched = append(touched, b.Members...)
+		}
 	case plan.Bind:
 		want, pf := spec.BondOf(a.VF.PF), state.PF(a.VF.PF)
 		if want != nil && !want.Software && hasLAG(pf.Driver) && pf.LAG != nic.LAGActive {

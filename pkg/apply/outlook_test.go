@@ -50,7 +50,7 @@ func TestPreviewAfterBeingKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, died := b.runUntil(9, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
+	if _, _, died := b.R.until(9, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
 		t.Fatal("not killed")
 	}
 	rest, takesOver, err := b.R.Preview(t.Context(), offload())
@@ -67,7 +67,7 @@ func TestPreviewAfterBeingKilled(t *testing.T) {
 func TestTakeOverOfAVFInUse(t *testing.T) {
 	b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 2, Mode: nic.Switchdev}}})
 	vfio := nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), VFs: []nic.VFSpec{{Driver: nic.DriverVFIO}, {Driver: nic.DriverVFIO}}}}}
-	if _, _, died := b.runUntil(6, func() (Result, error) { return b.R.Run(t.Context(), vfio) }); !died {
+	if _, _, died := b.R.until(6, func() (Result, error) { return b.R.Run(t.Context(), vfio) }); !died {
 		t.Fatal("not killed")
 	}
 	held := true

@@ -301,8 +301,9 @@ func (k *keeper) port() {
 		k.say("bond", nameOf(k.is), nameOf(k.was))
 	}
 	for name, value := range old.Settings {
-		ofBond := bondWished && (name == nic.LinkMTU || name == nic.AdminLink)
-		if _, named := want.Settings[name]; !named && !ofBond && now.Settings[name] != value {
+		others := bondWished && (name == nic.LinkMTU || name == nic.AdminLink) || // the bond's
+			old.Eswitch != now.Eswitch && (name == nic.Channels || name == nic.RxRing || name == nic.TxRing) // the mode's
+		if _, named := want.Settings[name]; !named && !others && now.Settings[name] != value {
 			k.say(string(name), now.Settings[name], value)
 		}
 	}

@@ -251,9 +251,9 @@ func (g *goal) keepSFs() {
 }
 
 // keepPort names settings of the uplink that the steps disturb: a change of the
-// mode attaches another profile to it, with channels and rings of its own
-// (mlx5e_netdev_change_profile, mlx5e_build_rep_params), and a reload makes it
-// anew.
+// mode attaches another profile to it (mlx5e_netdev_change_profile), and a reload
+// makes it anew. Channels and rings are the profile's own: they are kept where the
+// mode at the end is the one that there was.
 func (g *goal) keepPort() {
 	if !g.leavesMode() && !g.wants(nic.RoCE) {
 		return
@@ -261,7 +261,10 @@ func (g *goal) keepPort() {
 	for name, value := range g.pf.Settings {
 		r, _ := ruleOf(name)
 		_, named := g.want.Settings[name]
-		if !named && r.at(ofPF).phase == netdev && (g.bond == "" || !ofBond(name)) {
+		if named || r.at(ofPF).phase != netdev || g.bond != "" && ofBond(name) {
+			continue
+		}
+		if g.endMode == g.pf.Eswitch || !r.queues {
 			g.want.Settings = g.want.Settings.With(name, value)
 		}
 	}

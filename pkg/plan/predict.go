@@ -62,6 +62,9 @@ func (a SetEswitch) predict(s *nic.State) {
 		return
 	}
 	pf.Eswitch, pf.SFs = a.To, nil
+	if profileOf(*pf).newChannels {
+		delete(pf.Settings, nic.Channels) // how many is not known
+	}
 	for i := range pf.VFs {
 		v := &pf.VFs[i]
 		v.Rep = nic.Representor{}

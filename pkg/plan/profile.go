@@ -24,6 +24,9 @@ type profile struct {
 	// its netdev.
 	rowFollowsVF bool
 
+	// newChannels: a change of the mode gives the uplink another number of channels.
+	newChannels bool
+
 	// tellsLAG: the driver says whether hardware aggregates (nic.PF.LAG).
 	tellsLAG bool
 }
@@ -40,8 +43,10 @@ func profileOf(pf nic.PF) profile {
 		// mlx5_eswitch_disable_locked). The VFs' addresses outlive a mode change
 		// (clear_vf is false then), not a change of the count
 		// (mlx5_eswitch_clear_vf_vports_info). mlx5_eswitch_get_vport_config
-		// reports what was set by the PF alone. lag/debugfs.c tells of VF-LAG.
-		return profile{vfDriver: "mlx5_core", tellsLAG: true}
+		// reports what was set by the PF alone. lag/debugfs.c tells of VF-LAG. The
+		// uplink as a representor has parameters of its own (en_rep.c,
+		// MLX5E_REP_PARAMS_DEF_NUM_CHANNELS).
+		return profile{vfDriver: "mlx5_core", newChannels: true, tellsLAG: true}
 	case "ice":
 		// "Changing eswitch mode is allowed only if there is no VFs created"
 		// (intel/ice/ice_eswitch.c, ice_eswitch_mode_set). ice_get_vf_cfg reports

@@ -38,6 +38,7 @@ type rule struct {
 	phase   phase
 	mode    nic.Eswitch // the only mode in which there is such a thing; "" any
 	flaps   bool        // the netdev goes down for a moment
+	queues  bool        // of the uplink it is the mode's own
 	clamped bool        // more than the device takes means all that it takes
 	instead string      // what does the same in the other mode
 }
@@ -88,7 +89,7 @@ func ruleOf(name nic.Setting) (rule, bool) {
 	case nic.MinRate, nic.MaxRate:
 		return rule{of: ofVF | ofSF, phase: anytime}, true
 	case nic.Channels, nic.RxRing, nic.TxRing:
-		return rule{of: all, phase: netdev, flaps: true}, true
+		return rule{of: all, phase: netdev, flaps: true, queues: true}, true
 	case nic.GSOMax, nic.GROMax, nic.GSOMaxIPv4, nic.GROMaxIPv4:
 		return rule{of: all, phase: netdev, clamped: true}, true
 	case nic.VDPA:

@@ -51,49 +51,68 @@ static int act_goto(struct twin_rule *p, const struct flow_action_entry *a)
 	return 0;
 }
 
-/* act/mirred.c: tc_act_can_offload_mirred, parse_mirred, mlx5e_is_valid_eswitch_fwd_dev */
+/* mlx5e_is_valid_eswitch_fwd_dev: between the ports of a card only from VF to VF, or in LAG */
+static bool can_forward(const struct twin_rule *p, const struct twin_vport *to)
+{
+	if (twin_is_uplink(to) && !twin_switchdev(to->port))
+		return false;
+	return to->port == p->vport->port || twin_lag_is_sriov(to->port) ||
+	       (!twin_is_uplink(p->vport) && !twin_is_uplink(to));
+}
+
+/* The vport behind a netdev: NULL if a bond has no member to send by, an error for strangers */
+static struct twin_vport *output_of(const struct twin_rule *p, struct net_device *out)
+{
+	const struct twin_nic *nic = netdev_priv(out);
+
+	if (netif_is_lag_master(out))
+		return twin_lag_uplink(p->vport->port, out);
+	if (!twin_netdev_is_ours(out) || nic->kind == TWIN_VF ||
+	    !netdev_port_same_parent_id(p->dev, out))
+		return ERR_PTR(-EOPNOTSUPP);
+	return nic->vport;
+}
+
+/* act/mirred.c: tc_act_can_offload_mirred, parse_mirred */
 static int act_mirred(struct twin_rule *p, const struct flow_action_entry *a)
 {
-	struct net_device *out = a->dev;
-	struct twin_nic *nic;
+	struct twin_vport *to;
 	struct twin_act *act;
 	unsigned int i;
 
-	if (!out)
+	if (!a->dev)
 		return -EOPNOTSUPP;	/* replayed after the target was removed */
 	if (p->outputs >= TWIN_MAX_OUTPUTS) {
 		ERR(p->extack, "can't support more output ports, can't offload forwarding");
 		return -EOPNOTSUPP;
 	}
-	if (!twin_netdev_is_ours(out) || !netdev_port_same_parent_id(p->dev, out))
+	to = output_of(p, a->dev);
+	if (IS_ERR(to))
 		goto other;
 	for (i = 0; i < p->num_ifindexes; i++) {
-		if (p->ifindexes[i] == out->ifindex) {
+		if (p->ifindexes[i] == a->dev->ifindex) {
 			ERR(p->extack, "can't duplicate output to same device");
 			return -EOPNOTSUPP;
 		}
 	}
-	p->ifindexes[p->num_ifindexes++] = out->ifindex;
-
-	nic = netdev_priv(out);
-	if (twin_netdev_is_uplink(p->dev) && twin_netdev_is_uplink(out) && out != p->dev) {
+	p->ifindexes[p->num_ifindexes++] = a->dev->ifindex;
+	if (!to)
+		return -ENODEV;
+	if (twin_is_uplink(p->vport) && twin_is_uplink(to) && twin_switchdev(to->port) &&
+	    to != p->vport) {
 		ERR(p->extack, "devices are not the same uplink, can't offload forwarding");
 		return -EOPNOTSUPP;
 	}
-	/* between the ports of a card only from VF to VF: merged_eswitch */
-	if (!twin_netdev_is_rep(out) && !twin_netdev_is_uplink(out))
+	if (!can_forward(p, to))
 		goto other;
-	if (nic->port != p->vport->port &&
-	    !(twin_netdev_is_rep(p->dev) && twin_netdev_is_rep(out)))
-		goto other;
-	if (twin_netdev_is_rep(p->dev) && out == p->dev) {
+	if (to == p->vport && !twin_is_uplink(to)) {
 		ERR(p->extack, "can't forward from a VF to itself");
 		return -EOPNOTSUPP;
 	}
 	act = new_act(p, TWIN_ACT_OUTPUT);
 	if (!act)
 		return -EOPNOTSUPP;
-	act->vport = nic->vport;
+	act->vport = to;
 	p->outputs++;
 	return 0;
 

@@ -91,6 +91,8 @@ static int eth_probe(struct auxiliary_device *adev, const struct auxiliary_devic
 	else
 		rcu_assign_pointer(port->uplink.rep, eth->dev);
 	twin_vport_update_link(vport ?: &port->uplink);
+	if (!vport)
+		twin_lag_add_netdev(func, eth->dev);
 	err = register_netdev(eth->dev);
 	if (err)
 		goto err_dev;
@@ -99,10 +101,12 @@ static int eth_probe(struct auxiliary_device *adev, const struct auxiliary_devic
 	return 0;
 
 err_dev:
-	if (vport)
+	if (vport) {
 		RCU_INIT_POINTER(vport->dev, NULL);
-	else
+	} else {
+		twin_lag_remove_netdev(func);
 		RCU_INIT_POINTER(port->uplink.rep, NULL);
+	}
 	synchronize_net();
 	free_netdev(eth->dev);
 err_port:
@@ -120,10 +124,12 @@ static void eth_remove(struct auxiliary_device *adev)
 	struct twin_func *func = eth->func;
 
 	func->eth = NULL;
-	if (func->vport)
+	if (func->vport) {
 		RCU_INIT_POINTER(func->vport->dev, NULL);
-	else
+	} else {
+		twin_lag_remove_netdev(func);
 		RCU_INIT_POINTER(func->port->uplink.rep, NULL);
+	}
 	unregister_netdev(eth->dev);	/* waits for the packet path, and frees it */
 	devlink_port_unregister(&eth->dl_port);
 	devlink_unregister(eth->devlink);
@@ -214,6 +220,7 @@ int twin_func_load(struct twin_func *func)
 		err = twin_devlink_flow_params(func);
 		if (err)
 			return err;
+		twin_lag_add(func);
 		/* VFs that a reload left on the bus: mlx5 sriov.c, mlx5_sriov_attach */
 		if (pci_num_vf(func->pdev)) {
 			err = twin_eswitch_enable_vfs(func, pci_num_vf(func->pdev));
@@ -239,8 +246,10 @@ err_vfs:
 	if (twin_func_is_pf(func))
 		twin_eswitch_disable_vfs(func, false);
 err_params:
-	if (twin_func_is_pf(func))
+	if (twin_func_is_pf(func)) {
+		twin_lag_remove(func);
 		twin_devlink_flow_params_gone(func);
+	}
 	return err;
 }
 
@@ -256,8 +265,10 @@ void twin_func_unload(struct twin_func *func)
 		twin_eswitch_disable_vfs(func, false);
 	}
 	del_adev(func);
-	if (twin_func_is_pf(func))
+	if (twin_func_is_pf(func)) {
+		twin_lag_remove(func);
 		twin_devlink_flow_params_gone(func);
+	}
 }
 
 static void set_owner(struct twin_func *func, struct twin_func *owner)

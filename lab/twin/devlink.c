@@ -125,6 +125,10 @@ static int reload_down(struct devlink *devlink, bool netns_change,
 	err = twin_fault(func->port, TWIN_OP_RELOAD, extack);
 	if (err)
 		return err;
+	if (!TWIN_7 && twin_func_is_pf(func) && twin_lag_is_active(func->port)) {
+		ERR(extack, "reload is unsupported in Lag mode");
+		return -EOPNOTSUPP;
+	}
 	if (twin_func_is_pf(func) && pci_num_vf(func->pdev))
 		ERR(extack, "reload while VFs are present is unfavorable");
 	twin_func_unload(func);
@@ -302,8 +306,22 @@ static int eq_size_validate(struct devlink *devlink, u32 id, TWIN_PARAM_VAL val,
 	return size >= 64 && size <= 4096 ? 0 : -EINVAL;
 }
 
+/* mlx5 devlink.c, mlx5_devlink_enable_roce_validate */
+static int roce_validate(struct devlink *devlink, u32 id, TWIN_PARAM_VAL val,
+			 struct netlink_ext_ack *extack)
+{
+	struct twin_func *pf = pf_of(devlink);
+
+	if (pf && twin_lag_is_active(pf->port)) {
+		ERR(extack, "Multi port slave/Lag device can't configure RoCE");
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
 static const struct devlink_param init_params[] = {
-	DEVLINK_PARAM_GENERIC(ENABLE_ROCE, BIT(DEVLINK_PARAM_CMODE_DRIVERINIT), NULL, NULL, NULL),
+	DEVLINK_PARAM_GENERIC(ENABLE_ROCE, BIT(DEVLINK_PARAM_CMODE_DRIVERINIT), NULL, NULL,
+			      roce_validate),
 	DEVLINK_PARAM_GENERIC(IO_EQ_SIZE, BIT(DEVLINK_PARAM_CMODE_DRIVERINIT), NULL, NULL,
 			      eq_size_validate),
 	DEVLINK_PARAM_GENERIC(EVENT_EQ_SIZE, BIT(DEVLINK_PARAM_CMODE_DRIVERINIT), NULL, NULL,

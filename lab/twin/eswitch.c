@@ -411,10 +411,11 @@ int twin_eswitch_set_mode(struct twin_func *pf, u16 mode, struct netlink_ext_ack
 	/* switchdev_inactive (7.2) is not modelled; 6.12 has no such mode */
 	if (mode != DEVLINK_ESWITCH_MODE_LEGACY && mode != DEVLINK_ESWITCH_MODE_SWITCHDEV)
 		return -EINVAL;
+	twin_lag_begin_change(port);
 	err = try_lock(port);
 	if (err) {
 		NL_SET_ERR_MSG(extack, TWIN_DRIVER ": Can't change mode, E-Switch is busy");
-		return err;
+		goto end_change;
 	}
 	if (port->mode == mode)
 		goto unlock;
@@ -454,21 +455,26 @@ done:
 	port->busy = false;
 unlock:
 	up_write(&port->mode_lock);
+end_change:
+	twin_lag_end_change(port);
 	return err;
 }
 
 /* mlx5 eswitch.c, mlx5_eswitch_disable: at reload and at removal, rules or not. */
 void twin_eswitch_to_legacy(struct twin_func *pf)
 {
+	twin_lag_begin_change(pf->port);
 	if (pf->port->mode == DEVLINK_ESWITCH_MODE_SWITCHDEV) {
 		stop_switchdev(pf);
 		twin_port_update_links(pf->port);
 	}
+	twin_lag_end_change(pf->port);
 }
 
 /*
  * mlx5 eswitch.c, mlx5_eswitch_enable: the vports come up in the mode that is
- * set, before the PCI core makes the VFs; in switchdev mode with representors.
+ * set, before the PCI core makes the VFs; in switchdev mode with representors. In
+ * legacy mode the first VFs start the E-Switch, which is a change to LAG.
  */
 int twin_eswitch_enable_vfs(struct twin_func *pf, unsigned int num_vfs)
 {
@@ -476,12 +482,16 @@ int twin_eswitch_enable_vfs(struct twin_func *pf, unsigned int num_vfs)
 	int err;
 
 	enable_vports(port, num_vfs);
-	if (port->mode == DEVLINK_ESWITCH_MODE_SWITCHDEV) {
-		err = add_reps(pf, num_vfs);
-		if (err) {
-			disable_vports(port, num_vfs);
-			return err;
-		}
+	if (port->mode == DEVLINK_ESWITCH_MODE_LEGACY) {
+		twin_lag_begin_change(port);
+		port->num_vfs = num_vfs;
+		twin_lag_end_change(port);
+		return 0;
+	}
+	err = add_reps(pf, num_vfs);
+	if (err) {
+		disable_vports(port, num_vfs);
+		return err;
 	}
 	port->num_vfs = num_vfs;
 	return 0;

@@ -67,7 +67,7 @@ static struct sk_buff *run(struct twin_vport *vport, struct twin_flow *flow,
 		case TWIN_ACT_OUTPUT:
 			out = act->last ? skb : skb_clone(skb, GFP_ATOMIC);
 			if (out)
-				twin_to_vport(act->vport, out, depth);
+				twin_to_vport(twin_lag_out(vport, act->vport, out), out, depth);
 			if (act->last)
 				return NULL;
 			break;
@@ -136,7 +136,7 @@ static void from_vport_switchdev(struct twin_vport *vport, struct sk_buff *skb, 
 		struct twin_headers h;
 
 		twin_parse(skb, &key, &h);
-		flow = twin_flow_lookup(vport, chain, &key);
+		flow = twin_flow_lookup(twin_lag_fdb(vport), chain, &key);
 		if (!flow) {
 			miss(vport, skb, chain);
 			return;
@@ -289,7 +289,8 @@ void twin_from_vport(struct twin_vport *vport, struct sk_buff *skb, int depth)
 {
 	bool link = twin_is_uplink(vport) ? twin_port_link(vport->port) : twin_vport_link(vport);
 
-	if (!link || depth > TWIN_MAX_DEPTH || !pskb_may_pull(skb, ETH_HLEN)) {
+	if (!link || twin_lag_drops(vport) || depth > TWIN_MAX_DEPTH ||
+	    !pskb_may_pull(skb, ETH_HLEN)) {
 		drop_tx(vport, skb);
 		return;
 	}

@@ -28,6 +28,8 @@ static const char *const ops[TWIN_NUM_OPS] = {
 	[TWIN_OP_SF_ADD] = "sf_add",
 	[TWIN_OP_SF_ACTIVATE] = "sf_activate",
 	[TWIN_OP_SF_PROBE] = "sf_probe",
+	[TWIN_OP_LAG_BOND] = "lag_bond",
+	[TWIN_OP_LAG_CREATE] = "lag_create",
 };
 
 static const struct {
@@ -165,6 +167,7 @@ static ssize_t clear_write(struct file *file, const char __user *from, size_t co
 	spin_unlock_irqrestore(&port->fault_lock, flags);
 	port->vf_late_ms = 0;
 	port->sf_late_ms = 0;
+	port->card->lag.late_ms = 0;
 	rtnl_lock();
 	WRITE_ONCE(port->wire.cut, false);
 	twin_port_update_links(port);
@@ -342,6 +345,7 @@ void twin_faults_init(struct twin_port *port)
 	debugfs_create_file("flows", 0400, port->debugfs, port, &flows_fops);
 	debugfs_create_u32("vf_late_ms", 0600, port->debugfs, &port->vf_late_ms);
 	debugfs_create_u32("sf_late_ms", 0600, port->debugfs, &port->sf_late_ms);
+	debugfs_create_u32("lag_late_ms", 0600, port->debugfs, &port->card->lag.late_ms);
 	debugfs_create_u32("capacity", 0600, port->debugfs, &port->capacity);
 }
 

@@ -189,9 +189,12 @@ static int __init twin_init(void)
 		if (err)
 			goto err_cards;
 	}
-	err = twin_wire_init();
+	err = twin_lag_init();
 	if (err)
 		goto err_cards;
+	err = twin_wire_init();
+	if (err)
+		goto err_lag;
 	for (i = 0; i < cards * TWIN_PORTS; i++) {
 		err = twin_wire_set(&twin_cards[i / TWIN_PORTS].ports[i % TWIN_PORTS],
 				    i < num_wire ? wire[i] : "peer");
@@ -213,6 +216,8 @@ err_wire:
 	for (i = 0; i < cards * TWIN_PORTS; i++)
 		twin_wire_unset(&twin_cards[i / TWIN_PORTS].ports[i % TWIN_PORTS]);
 	twin_wire_exit();
+err_lag:
+	twin_lag_exit();
 err_cards:
 	free_cards();
 	debugfs_remove_recursive(debugfs);
@@ -237,6 +242,7 @@ static void __exit twin_exit(void)
 		for (j = 0; j < TWIN_PORTS; j++)
 			twin_wire_unset(&twin_cards[i].ports[j]);
 	twin_wire_exit();
+	twin_lag_exit();
 	free_cards();
 	debugfs_remove_recursive(debugfs);
 	rcu_barrier();

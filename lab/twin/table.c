@@ -75,7 +75,7 @@ struct twin_flow *twin_flow_lookup(struct twin_vport *vport, u32 chain, const st
 		match.group = (unsigned long)group;
 		twin_key_mask(&match.key, key, &group->mask);
 		flow = rhashtable_lookup(&vport->port->matches, &match, match_params);
-		if (flow)
+		if (flow && twin_lag_finds(vport, flow->pairing))
 			return flow;
 	}
 	return NULL;
@@ -177,6 +177,7 @@ int twin_flow_add(struct twin_rule *p, unsigned long cookie)
 	flow->id.cookie = cookie;
 	flow->id.vport = p->vport->num;
 	flow->vport = p->vport;
+	flow->pairing = twin_lag_pairing(p->vport);
 	flow->lastused = jiffies;
 	flow->num_acts = p->num_acts;
 	memcpy(flow->acts, p->acts, p->num_acts * sizeof(*p->acts));

@@ -18,6 +18,7 @@
  *   port->sf_dev_lock under the PF's devlink lock; coming and going of SF devices,
  *                     so the device and devlink locks of SFs are inside it
  *   port->sf_lock     what state SFs are in; taken by what an SF's driver does
+ *                     RTNL also guards card->lag
  *   port->mode_lock   mode changes and those who offload rules only try it: the
  *                     E-Switch is busy or it is not (mlx5 eswitch.c,
  *                     mlx5_esw_try_lock, mlx5_esw_hold)
@@ -193,6 +194,7 @@ enum twin_op {
 	TWIN_OP_PORT_FN_SET, TWIN_OP_PARAM_SET, TWIN_OP_RELOAD, TWIN_OP_FLOWER_ADD,
 	TWIN_OP_MTU, TWIN_OP_OPEN, TWIN_OP_VF_SET, TWIN_OP_RATE_SET,
 	TWIN_OP_SF_ADD, TWIN_OP_SF_ACTIVATE, TWIN_OP_SF_PROBE,
+	TWIN_OP_LAG_BOND, TWIN_OP_LAG_CREATE,
 	TWIN_NUM_OPS
 };
 
@@ -244,6 +246,34 @@ struct twin_port {
 	unsigned long *vf_gone;		/* VFs that do not answer any more */
 };
 
+enum twin_lag_mode { TWIN_LAG_NONE, TWIN_LAG_ROCE, TWIN_LAG_SRIOV };
+
+/* Under RTNL; what the packet path reads is written with WRITE_ONCE. */
+struct twin_lag {
+	struct delayed_work work;
+	struct twin_func *func[TWIN_PORTS];	/* loaded PFs */
+	struct net_device *dev[TWIN_PORTS];	/* their netdevs */
+	bool roce[TWIN_PORTS];
+	unsigned int changes;			/* modes that are being changed */
+
+	/* what the bond says */
+	bool bonded, has_inactive;
+	enum netdev_lag_tx_type tx_type;
+	enum netdev_lag_hash hash_type;
+	struct netdev_lag_lower_state_info state[TWIN_PORTS];
+
+	/* what the hardware does */
+	enum twin_lag_mode mode;
+	bool shared_fdb, hash;
+	bool drop[TWIN_PORTS];			/* all that comes in here */
+	u8 to[TWIN_PORTS];			/* the port that sends for this one */
+	u32 pairing;				/* the E-Switches' how manieth, from 1 */
+
+	u32 late_ms;				/* a fault */
+	bool waiting;
+	unsigned long due;			/* jiffies */
+};
+
 struct twin_card {
 	unsigned int num;
 	char serial[24];
@@ -252,6 +282,7 @@ struct twin_card {
 	u8 vpd[256];
 	unsigned int vpd_len;
 	struct twin_port ports[TWIN_PORTS];
+	struct twin_lag lag;
 };
 
 struct twin_func {
@@ -268,6 +299,7 @@ struct twin_func {
 	bool loaded;
 	bool light;			/* SF before its first reload: params, nothing else */
 	struct devlink_health_reporter *fw, *fw_fatal;
+	struct dentry *lag_debugfs;
 };
 
 struct twin_eth {
@@ -430,6 +462,25 @@ void twin_wire_unset(struct twin_port *port);
 void twin_wire_xmit(struct twin_port *port, struct sk_buff *skb, int depth);
 bool twin_wire_up(const struct twin_port *port);
 
+/* lag.c */
+int twin_lag_init(void);
+void twin_lag_exit(void);
+void twin_lag_add(struct twin_func *pf);
+void twin_lag_remove(struct twin_func *pf);
+void twin_lag_add_netdev(struct twin_func *pf, struct net_device *dev);
+void twin_lag_remove_netdev(struct twin_func *pf);
+void twin_lag_begin_change(struct twin_port *port);
+void twin_lag_end_change(struct twin_port *port);
+bool twin_lag_is_active(const struct twin_port *port);
+bool twin_lag_is_sriov(const struct twin_port *port);
+bool twin_lag_drops(const struct twin_vport *vport);
+struct twin_vport *twin_lag_fdb(struct twin_vport *vport);
+u32 twin_lag_pairing(const struct twin_vport *vport);
+bool twin_lag_finds(const struct twin_vport *vport, u32 pairing);
+struct twin_vport *twin_lag_out(struct twin_vport *from, struct twin_vport *to,
+				const struct sk_buff *skb);
+struct twin_vport *twin_lag_uplink(struct twin_port *port, struct net_device *bond);
+
 /* exec.c */
 struct sk_buff *twin_frame(struct sk_buff *skb);
 void twin_from_vport(struct twin_vport *vport, struct sk_buff *skb, int depth);
@@ -537,6 +588,7 @@ struct twin_flow {
 	struct twin_match_key match;
 	struct twin_vport *vport;
 	struct twin_group *group;
+	u32 pairing;			/* twin_lag_pairing at its coming */
 	struct rcu_head rcu;
 	atomic64_t packets, bytes;
 	u64 lastused;			/* jiffies */

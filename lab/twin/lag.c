@@ -205,33 +205,31 @@ static void queue_work_in(struct twin_lag *lag, unsigned long delay)
 	queue_delayed_work(system_long_wq, &lag->work, delay);
 }
 
-/* A fault: the card takes its time. Zero, or for how long yet. */
-static unsigned long still_late(struct twin_lag *lag)
+/* A fault: the card takes its time. */
+static bool still_late(struct twin_lag *lag)
 {
-	if (!lag->late_ms)
-		return 0;
-	if (!lag->waiting) {
-		lag->waiting = true;
-		lag->due = jiffies + msecs_to_jiffies(lag->late_ms);
-	}
-	return time_before(jiffies, lag->due) ? lag->due - jiffies : 0;
+	if (!lag->waiting)
+		lag->since = jiffies;
+	return time_before(jiffies, lag->since + msecs_to_jiffies(READ_ONCE(lag->late_ms)));
 }
 
 /* mlx5_do_bond */
 static void do_bond(struct twin_lag *lag)
 {
 	bool wanted = is_ready(lag) && lag->bonded && check_prereq(lag);
-	unsigned long late = 0;
 
+	if (wanted && !is_active(lag) && still_late(lag)) {
+		lag->waiting = true;
+		queue_work_in(lag, HZ / 10);
+		return;
+	}
+	lag->waiting = false;
 	if (wanted && is_active(lag))
 		modify(lag);
-	else if (wanted && !(late = still_late(lag)))
+	else if (wanted)
 		activate(lag);
-	else if (!wanted && is_active(lag))
+	else if (is_active(lag))
 		deactivate(lag);
-	lag->waiting = late;
-	if (late)
-		queue_work_in(lag, late);
 }
 
 /* mlx5_do_bond_work */

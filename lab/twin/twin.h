@@ -18,7 +18,7 @@
  *   port->sf_dev_lock under the PF's devlink lock; coming and going of SF devices,
  *                     so the device and devlink locks of SFs are inside it
  *   port->sf_lock     what state SFs are in; taken by what an SF's driver does
- *                     RTNL also guards card->lag
+ *   RTNL              also guards card->lag
  *   port->mode_lock   mode changes and those who offload rules only try it: the
  *                     E-Switch is busy or it is not (mlx5 eswitch.c,
  *                     mlx5_esw_try_lock, mlx5_esw_hold)
@@ -271,7 +271,7 @@ struct twin_lag {
 
 	u32 late_ms;				/* a fault */
 	bool waiting;
-	unsigned long due;			/* jiffies */
+	unsigned long since;			/* jiffies */
 };
 
 struct twin_card {

@@ -87,6 +87,18 @@ read_all() {
 	cat $debug/*/counters $debug/*/flows
 	for d in /sys/class/net/*; do ethtool -S "${d##*/}"; ethtool -i "${d##*/}"; done
 }
+change_bond() {
+	local pf modes=(active-backup balance-xor balance-rr)
+	ip link add bond0 type bond mode "${modes[RANDOM % 3]}" miimon 100
+	for pf in $A $B; do
+		ip link set "$(pf_dev $pf)" down
+		ip link set "$(pf_dev $pf)" master bond0
+	done
+	ip link set bond0 up
+	sleep $((RANDOM % 5)).$((RANDOM % 10))
+	cat /sys/kernel/debug/mlx5/*/lag/*
+	ip link del bond0
+}
 change_wire() {
 	put $debug/$A/carrier 0
 	put $debug/$A/carrier 1
@@ -104,6 +116,7 @@ rebind() {
 	put $debug/$A/vf_late_ms $((RANDOM % 300))
 	put $debug/$A/sf_late_ms $((RANDOM % 300))
 }
+modprobe -q bonding max_bonds=0
 ip link add w0 type veth peer name w1
 ip link set w0 up
 ip link set w1 up
@@ -118,6 +131,7 @@ for pf in $A $B; do
 done
 loop read_all &
 loop change_wire &
+loop change_bond &
 loop rebind &
 wait
 cat "$counts"

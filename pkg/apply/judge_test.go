@@ -373,14 +373,37 @@ func keptSettings(want, old, now nic.Settings, not func(string, any, any)) {
 }
 
 func (k *keeper) sfs() {
-	if k.want.SFs != nil || k.now.Eswitch != nic.Switchdev {
+	if k.now.Eswitch != nic.Switchdev || k.old.Eswitch != nic.Switchdev {
+		return
+	}
+	if k.want.SFs != nil {
+		k.sfsNamed()
 		return
 	}
 	if k.letter && !k.disturbed() && !alike(k.old.SFs, k.now.SFs) {
 		k.say("SFs", cmp.Diff(k.old.SFs, k.now.SFs), "")
 	}
-	if k.old.Eswitch == nic.Switchdev {
-		unmetSFs(frozenSFs(k.old.SFs), k.now.SFs, k.say)
+	unmetSFs(frozenSFs(k.old.SFs), k.now.SFs, k.say)
+}
+
+// sfsNamed: of SFs that were there and that are named, what is not said of them.
+func (k *keeper) sfsNamed() {
+	for _, w := range *k.want.SFs {
+		old, now := k.old.SF(w.Num), k.now.SF(w.Num)
+		if old == nil || now == nil {
+			continue
+		}
+		say := func(what string, got, want any) { k.say(fmt.Sprintf("sf %d %s", w.Num, what), got, want) }
+		if w.MAC == nil && old.MAC != now.MAC {
+			say("MAC", now.MAC, old.MAC)
+		}
+		if w.RepMTU == 0 && old.Rep.MTU != now.Rep.MTU {
+			say("representor MTU", now.Rep.MTU, old.Rep.MTU)
+		}
+		if w.MTU == 0 && old.Netdev.Exists() && now.Netdev.Exists() && old.Netdev.MTU != now.Netdev.MTU {
+			say("MTU", now.Netdev.MTU, old.Netdev.MTU)
+		}
+		keptSettings(w.Settings, old.Settings, now.Settings, say)
 	}
 }
 

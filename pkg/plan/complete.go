@@ -238,16 +238,48 @@ func over(have, want nic.Settings) nic.Settings {
 	return have
 }
 
-// keepSFs names the SFs that legacy mode would take.
+// keepSFs names the SFs that legacy mode would take, and what SFs that are named
+// lose on the way beyond what is asked of them.
 func (g *goal) keepSFs() {
-	if g.want.SFs != nil || len(g.pf.SFs) == 0 || g.mode != nic.Legacy {
+	if g.pf.Eswitch != nic.Switchdev || len(g.pf.SFs) == 0 {
 		return
 	}
 	sfs := []nic.SFSpec{}
-	if g.endMode == nic.Switchdev {
+	switch {
+	case g.want.SFs != nil:
+		for _, w := range *g.want.SFs {
+			sfs = append(sfs, g.keepSF(w))
+		}
+	case !g.leavesMode():
+		return
+	case g.endMode == nic.Switchdev:
 		sfs = *nic.Freeze(nic.State{PFs: []nic.PF{g.pf}}).PFs[0].SFs
 	}
 	g.want.SFs = &sfs
+}
+
+func (g *goal) keepSF(w nic.SFSpec) nic.SFSpec {
+	f, anew := g.pf.SF(w.Num), g.leavesMode()
+	if f == nil || g.endMode != nic.Switchdev {
+		return w
+	}
+	if anew {
+		if w.MAC == nil && !f.MAC.IsZero() {
+			w.MAC = &f.MAC
+		}
+		w.RepMTU = cmp.Or(w.RepMTU, f.Rep.MTU)
+	}
+	driver := nic.DriverNone
+	if f.Active && !w.Inactive {
+		driver = nic.DriverKernel
+	}
+	if anew || sfRests(w, *f) {
+		if driver == nic.DriverKernel {
+			w.MTU = cmp.Or(w.MTU, f.Netdev.MTU)
+		}
+		w.Settings = over(lostBy(ofSF, anew, driver, lasting(ofSF, g.endMode, f.Settings)), w.Settings)
+	}
+	return w
 }
 
 // keepPort names settings of the uplink that the steps disturb: a change of the

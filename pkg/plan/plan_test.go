@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,15 +51,10 @@ func spec(p nic.PFSpec) nic.Spec {
 }
 
 // journeys are the changes that nodes go through, by name of their golden file.
-func journeys() map[string]struct {
-	state nic.State
-	spec  nic.Spec
-} {
-	type journey = struct {
-		state nic.State
-		spec  nic.Spec
-	}
+func journeys() map[string]journey {
 	out := map[string]journey{}
+	maps.Copy(out, lagJourneys())
+	maps.Copy(out, settingJourneys())
 	to := func(mode nic.Eswitch, n int, vfs ...nic.VFSpec) nic.Spec {
 		return spec(nic.PFSpec{Eswitch: mode, VFCount: &n, VFs: vfs})
 	}

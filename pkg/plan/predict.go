@@ -72,6 +72,11 @@ func (a SetEswitch) predict(s *nic.State) {
 			represent(v)
 		}
 		v.Settings = lasting(ofVF, a.To, v.Settings)
+		for _, name := range []nic.Setting{nic.MinRate, nic.MaxRate} {
+			if _, ok := v.Settings[name]; ok {
+				v.Settings[name] = "0" // mlx5/core/esw/qos.c: they end with the mode
+			}
+		}
 	}
 	breakLAG(s, a.PF)
 }

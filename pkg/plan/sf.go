@@ -34,6 +34,15 @@ func (g *goal) dropSF(f nic.SF) Action {
 	return DelSF{id}
 }
 
+func newMAC(w nic.SFSpec, f nic.SF) bool { return w.MAC != nil && *w.MAC != f.MAC }
+
+// sfRests: the SF is not to be active, or not while it is given something that its
+// driver reads when it begins.
+func sfRests(w nic.SFSpec, f nic.SF) bool {
+	return w.Inactive || newMAC(w, f) ||
+		len(pending(ofSF, unbound, nic.Switchdev, w.Settings, f.Settings, f.Limits)) > 0
+}
+
 // sf is the step towards what is wanted of one SF.
 func (g *goal) sf(w nic.SFSpec) Action {
 	id := nic.SFID{PF: g.pf.Handle, Num: w.Num}
@@ -47,12 +56,11 @@ func (g *goal) sf(w nic.SFSpec) Action {
 		}
 		return nil
 	}
-	newMAC := w.MAC != nil && *w.MAC != f.MAC
 	first := set(unbound)
 	switch {
-	case f.Active && (newMAC || first != nil || w.Inactive):
+	case f.Active && sfRests(w, *f):
 		return SetSFActive{id, false}
-	case newMAC:
+	case newMAC(w, *f):
 		return SetSFMAC{id, f.MAC, *w.MAC}
 	case first != nil:
 		return first

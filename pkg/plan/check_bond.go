@@ -48,7 +48,7 @@ func (c *checker) members(b string, want nic.BondSpec, spec nic.Spec, state nic.
 			c.add(b, fmt.Sprintf("member %s is named twice", h), "each port once")
 		case pf == nil:
 			c.unknown(h, state)
-		case spec.PF(h) == nil:
+		case spec.PF(h) == nil && !want.Exact:
 			c.add(b, fmt.Sprintf("member %s has no entry of its own", h), "one for the PF")
 		case !pf.Uplink.Exists():
 			c.add(b, fmt.Sprintf("member %s has no netdev here", h), "a PF with its netdev in the host's namespace")
@@ -148,14 +148,14 @@ func (c *checker) shaken(spec nic.Spec, state nic.State) {
 			}
 		}
 	}
-	for _, b := range shaken(spec, state) {
-		first := endOf(b.Members[0], spec, state)
-		for _, h := range b.Members {
-			if end := endOf(h, spec, state); end.endMode != first.endMode {
-				c.add(bondHandle(b.Name).String(), fmt.Sprintf("is in hardware, and %s is to be in %s mode and %s in %s",
-					b.Members[0], modeName(first.endMode), h, modeName(end.endMode)), "one mode, or the ports out of the bond: bond: none")
-				return
-			}
+	for _, b := range state.Bonds {
+		named := slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == b.Name })
+		if named || !active(b, state) || shakes(b.Members, spec, state) == nil {
+			continue
+		}
+		if p, q, differ := modesDiffer(b.Members, spec, state); differ {
+			c.add(bondHandle(b.Name).String(), fmt.Sprintf("is in hardware, and %s is to be in %s mode and %s in %s",
+				p.pf.Handle, modeName(p.endMode), q.pf.Handle, modeName(q.endMode)), "one mode, or the ports out of the bond: bond: none")
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"sluice.dev/sluice/pkg/nic"
@@ -31,7 +32,7 @@ func (c *checker) settings(s subject, want nic.Settings) {
 			c.add(s.object, fmt.Sprintf("there is no setting %q", name), "one that the document describes")
 			continue
 		case r.of&s.of == 0:
-			c.add(s.object, fmt.Sprintf("%s %s, but a %s has no such setting", name, value, s.of), "it for what has it")
+			c.add(s.object, fmt.Sprintf("%s %s, but %s has no such setting", name, value, s.of), fmt.Sprintf("it of %s", r.of))
 			continue
 		}
 		if form := formOf(name, value); form != "" {
@@ -48,9 +49,9 @@ func (c *checker) possible(s subject, r rule, name nic.Setting, value string) {
 	most, limited := s.limits[name]
 	switch {
 	case r.mode != "" && r.mode != legacyIfNone(s.mode):
-		want := "no " + string(name) + ", or eswitch mode " + string(r.mode)
-		if r.instead != "" {
-			want = r.instead + "; or eswitch mode " + string(r.mode)
+		want := cmp.Or(r.instead, "no "+string(name)) + ", or eswitch mode " + string(r.mode)
+		if r.where != "" {
+			want += ", " + r.where
 		}
 		c.add(s.object, fmt.Sprintf("%s %s, which there is not in %s mode", name, value, modeName(s.mode)), want)
 	case r.phase == netdev && !s.netdev && !s.away:

@@ -54,6 +54,9 @@ func shaken(spec nic.Spec, before nic.State) []nic.BondSpec {
 		if named || !active(b, before) || shakes(b.Members, spec, before) == nil {
 			continue
 		}
+		if _, _, differ := modesDiffer(b.Members, spec, before); differ {
+			continue // Check refuses it
+		}
 		for _, f := range nic.Freeze(before, b.Members...).Bonds {
 			f.Software = !aggregable(b.Members, spec, before)
 			out = append(out, f)
@@ -85,14 +88,28 @@ func shakes(ports []nic.Handle, spec nic.Spec, before nic.State) *nic.Handle {
 	return nil
 }
 
-// aggregable: at the end the ports are alike, and in a mode that hardware
+// aggregable: at the end the ports are all there, and in a mode that hardware
 // aggregates in.
 func aggregable(ports []nic.Handle, spec nic.Spec, before nic.State) bool {
-	first := endOf(ports[0], spec, before)
 	return !slices.ContainsFunc(ports, func(h nic.Handle) bool {
 		g := endOf(h, spec, before)
-		return !g.stays || g.endMode != first.endMode || g.endMode != nic.Switchdev && g.endCount > 0
+		return !g.stays || g.endMode != nic.Switchdev && g.endCount > 0
 	})
+}
+
+// modesDiffer finds two ports that stay and are not to be in one mode.
+func modesDiffer(ports []nic.Handle, spec nic.Spec, before nic.State) (a, b *goal, differ bool) {
+	for _, h := range ports {
+		g := endOf(h, spec, before)
+		switch {
+		case !g.stays:
+		case a == nil:
+			a = g
+		case g.endMode != a.endMode:
+			return a, g, true
+		}
+	}
+	return nil, nil, false
 }
 
 // emptied lists the bonds of ours that all their ports leave, and bonds in hardware

@@ -18,7 +18,18 @@ const (
 	ofSF
 )
 
-func (k kind) String() string { return map[kind]string{ofPF: "PF", ofVF: "VF", ofSF: "SF"}[k] }
+func (k kind) String() string {
+	var names []string
+	for _, n := range []struct {
+		kind kind
+		name string
+	}{{ofPF, "a PF"}, {ofVF, "a VF"}, {ofSF, "an SF"}} {
+		if k&n.kind != 0 {
+			names = append(names, n.name)
+		}
+	}
+	return strings.Join(names, " or ")
+}
 
 // phase is when a setting is set.
 type phase int
@@ -41,6 +52,7 @@ type rule struct {
 	queues  bool        // of the uplink it is the mode's own
 	clamped bool        // more than the device takes means all that it takes
 	instead string      // what does the same in the other mode
+	where   string      // why it is in this mode that there is one
 }
 
 // ruleOf finds a setting in the table. Sources: drivers/net/ethernet/mellanox/
@@ -71,21 +83,21 @@ func ruleOf(name nic.Setting) (rule, bool) {
 		return rule{of: all, phase: unbound}, true
 	case nic.EventQueues:
 		return rule{of: ofVF | ofSF, phase: unbound, mode: nic.Switchdev,
-			instead: "event queues of VFs are given by their representors' ports"}, true
+			where: "whose ports have them"}, true
 	case nic.NodeGUID, nic.PortGUID:
 		return rule{of: ofVF, phase: unbound, mode: nic.Legacy}, true
 	case nic.Trust:
 		return rule{of: ofVF, phase: anytime, mode: nic.Legacy,
-			instead: "a VF's representor decides what it may send: rules in Open vSwitch"}, true
+			instead: "rules in Open vSwitch for what its representor may receive"}, true
 	case nic.SpoofCheck:
 		return rule{of: ofVF, phase: anytime, mode: nic.Legacy,
-			instead: "port security is a rule in Open vSwitch or OVN"}, true
+			instead: "port security as a rule in Open vSwitch or OVN"}, true
 	case nic.LinkState:
 		return rule{of: ofVF, phase: anytime, mode: nic.Legacy,
-			instead: "a VF's link follows its representor: set that up or down"}, true
+			instead: "its representor set up or down, which the VF's link follows"}, true
 	case nic.VLAN:
 		return rule{of: ofVF, phase: anytime, mode: nic.Legacy,
-			instead: "the VLAN is the tag of the representor's port in Open vSwitch"}, true
+			instead: "the VLAN as the tag of the representor's port in Open vSwitch"}, true
 	case nic.MinRate, nic.MaxRate:
 		return rule{of: ofVF | ofSF, phase: anytime}, true
 	case nic.Channels, nic.RxRing, nic.TxRing:
@@ -94,7 +106,7 @@ func ruleOf(name nic.Setting) (rule, bool) {
 		return rule{of: all, phase: netdev, clamped: true}, true
 	case nic.VDPA:
 		return rule{of: ofVF, phase: bound, mode: nic.Switchdev,
-			instead: "vDPA devices are made of VFs in switchdev mode"}, true
+			where: "in which vDPA devices are made"}, true
 	}
 	return rule{}, false
 }
@@ -143,7 +155,7 @@ func (r rule) at(k kind) rule {
 		if k == ofPF {
 			r.phase = bare
 		} else {
-			r.mode, r.instead = nic.Switchdev, "RoCE of VFs is a matter of their representors' ports"
+			r.mode, r.where = nic.Switchdev, "whose ports have it"
 		}
 	}
 	return r

@@ -233,6 +233,7 @@ func TestWhatEnds(t *testing.T) {
 		{legacy, "vf 0", nic.VLAN, "7", "both modes", mode(nic.Switchdev, nic.Legacy), "7"},
 		{legacy, "vf 0", nic.MaxRate, "100", "switchdev", mode(nic.Switchdev), "0"}, // esw_vport_cleanup
 		{unbound, "vf 0", nic.MaxRate, "100", "legacy", mode(nic.Legacy), "0"},
+		{legacy, "vf 0", nic.MinRate, "100", "switchdev", mode(nic.Switchdev), "0"},
 		{unbound, "vf 0", nic.RoCE, "off", "both modes", mode(nic.Legacy, nic.Switchdev), "off"},
 		{legacy, "vf 0", nic.Channels, "2", "bind", rebind, "11"},
 		{legacy, "vf 0", nic.RxRing, "512", "bind", rebind, "1024"},
@@ -413,6 +414,9 @@ func TestLAGRules(t *testing.T) {
 		{"unequal modes", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", func(m host.Machine, _ *nic.State) error {
 			return m.Devlink.SetEswitch(ctx, nic.PCI(pf1), nic.Legacy)
 		}, nic.LAGInactive},
+		{"unequal modes, by the port that has the RDMA device", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", func(m host.Machine, _ *nic.State) error {
+			return m.Devlink.SetEswitch(ctx, nic.PCI(pf0), nic.Legacy)
+		}, nic.LAGInactive},
 		{"modes equal again", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", func(m host.Machine, _ *nic.State) error {
 			return errors.Join(m.Devlink.SetEswitch(ctx, nic.PCI(pf1), nic.Legacy), m.Devlink.SetEswitch(ctx, nic.PCI(pf1), nic.Switchdev))
 		}, nic.LAGActive},
@@ -458,7 +462,7 @@ func TestLAGRules(t *testing.T) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 		st := observe(t, s)
-		bonded := 0
+		bonded, own := 0, map[string]int{}
 		for _, p := range st.PFs[:2] {
 			if p.LAG != c.want {
 				t.Errorf("%s: LAG of %s is %q: want %q", c.what, p.Handle, p.LAG, c.want)
@@ -467,6 +471,7 @@ func TestLAGRules(t *testing.T) {
 		devices, err := s.Machine().RDMA.Devices(ctx)
 		must(t, err)
 		for _, d := range devices {
+			own[d.Parent]++
 			if strings.HasPrefix(d.Name, "mlx5_bond_") {
 				bonded++
 				if d.Name != "mlx5_bond_0" || d.Parent != pf0 {
@@ -474,8 +479,8 @@ func TestLAGRules(t *testing.T) {
 				}
 			}
 		}
-		if (bonded == 1) != (c.want == nic.LAGActive) {
-			t.Errorf("%s: LAG %q and %d RDMA devices for both ports", c.what, c.want, bonded)
+		if (bonded == 1) != (c.want == nic.LAGActive) || own[pf0] != 1 || own[st.PFs[1].Handle.Name] != 1-bonded {
+			t.Errorf("%s: LAG %q and RDMA devices %+v", c.what, c.want, devices)
 		}
 	}
 }

@@ -315,7 +315,7 @@ func (n *links) Move(ctx context.Context, ifindex int, path string) error {
 
 // pinned says whether an interface may not leave its namespace: netns_immutable.
 func (s *Sim) pinned(l *link) bool {
-	return l.Role == loopback || l.isRep() ||
+	return l.Role == loopback || l.Role == bonded || l.isRep() ||
 		l.Role == uplink && s.st.PFs[l.PF].Mode == nic.Switchdev
 }
 
@@ -324,9 +324,6 @@ func (s *Sim) pinned(l *link) bool {
 func (s *Sim) move(l *link, to *netns) {
 	if b := s.masterOf(l); b != nil {
 		s.release(b, l)
-	}
-	for _, m := range s.members(l) {
-		s.release(l, m)
 	}
 	l.down()
 	l.Addrs = nil

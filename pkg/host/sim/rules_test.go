@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -534,6 +535,73 @@ func TestActiveMember(t *testing.T) {
 		if b := st.Bonds[0]; b.Active != want || b.Carrier != (want != "") {
 			t.Errorf("step %d: active %q, carrier %v: want %q", i, b.Active, b.Carrier, want)
 		}
+	}
+}
+
+// A bond does not leave its namespace (bond_setup, netns_immutable); a member does, and
+// its bond.
+func TestBondPinned(t *testing.T) {
+	s := parse(t, "mlx5+bond:name=b,members=0.0/0.1")
+	must(t, s.AddNetns("/run/netns/a"))
+	st, l := observe(t, s), s.Machine().Links
+	if err := l.Move(t.Context(), st.Bonds[0].Ifindex, "/run/netns/a"); !errors.Is(err, host.ErrNotSupported) {
+		t.Error(err)
+	}
+	must(t, l.Move(t.Context(), st.PFs[1].Uplink.Ifindex, "/run/netns/a"))
+	if b := observe(t, s).Bonds[0]; len(b.Members) != 1 || len(b.Others) != 0 {
+		t.Errorf("%+v", b)
+	}
+}
+
+// Only the main table leads anywhere, the longest prefix first, then the least metric.
+func TestRouteTo(t *testing.T) {
+	s := parse(t, "mlx5+uses:port=0,address=192.0.2.7/24,what=default-route+uses:port=1,address=198.51.100.7/24")
+	l, st := s.Machine().Links, observe(t, s)
+	a, b := st.PFs[0].Uplink.Ifindex, st.PFs[1].Uplink.Ifindex
+	route := func(on int, dst string, metric, table int) {
+		must(t, l.AddRoute(t.Context(), on, host.Route{Dst: netip.MustParsePrefix(dst), Priority: metric, Table: table}))
+	}
+	route(b, "203.0.113.0/24", 0, 100)
+	route(b, "10.0.0.0/8", 5, 0)
+	route(a, "10.0.0.0/8", 9, 0)
+	for to, want := range map[string]int{"203.0.113.1": a, "198.51.100.1": b, "10.1.1.1": b, "192.0.2.1": a} {
+		if got, err := l.RouteTo(t.Context(), netip.MustParseAddr(to)); err != nil || got != want {
+			t.Errorf("to %s by %d, %v: want %d", to, got, err, want)
+		}
+	}
+}
+
+// TestReboot: what was made at runtime is gone, what configuration files make is there.
+func TestReboot(t *testing.T) {
+	s := parse(t, "mlx5:numvfs=2,mode=switchdev,numsfs=1,autoprobe=off+igb:bound=off+machine:rdmaboot=exclusive"+
+		"+bond:name=theirs,mode=802.3ad,members=0.0/0.1+bond:name=ours,ours=on+uses:bond=theirs,what=default-route")
+	must(t, s.AddNetns("/run/netns/a"))
+	must(t, set(t, s, "pf 0", nic.EncapMode, "none"))
+	s.Inject(sim.Fault{Crash: true})
+	_ = s.Machine().PCI.SetVFs(t.Context(), pf0, 0)
+	s.Reboot()
+	st := observe(t, s)
+	for _, p := range st.PFs {
+		if len(p.VFs) > 0 || len(p.SFs) > 0 || p.Eswitch == nic.Switchdev || !p.Autoprobe || p.Driver == "" || !p.Uplink.Up {
+			t.Errorf("%+v", p)
+		}
+	}
+	if got := get(t, s, "pf 0", nic.EncapMode); got != "basic" {
+		t.Errorf("encap mode %q", got)
+	}
+	if len(st.Bonds) != 1 || st.Bonds[0].Name != "theirs" || len(st.Bonds[0].Members) != 2 || st.Bonds[0].Mode != nic.IEEE8023AD {
+		t.Errorf("%+v", st.Bonds)
+	}
+	if d := cmp.Diff([]string{"address 192.0.2.7/24", "the default route"}, st.PFs[1].Carries); d != "" {
+		t.Error(d)
+	}
+	if st.RDMA != (nic.RDMA{Mode: nic.RDMAExclusive, AtBoot: nic.RDMAExclusive}) {
+		t.Errorf("%+v", st.RDMA)
+	}
+	path := t.TempDir() + "/machine.json"
+	must(t, s.Save(path))
+	if d := cmp.Diff(st, observe(t, parse(t, "@"+path))); d != "" {
+		t.Error(d)
 	}
 }
 

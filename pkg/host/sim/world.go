@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"sluice.dev/sluice/pkg/nic"
 )
@@ -94,6 +95,50 @@ func (s *Sim) AddAltName(path string, ifindex int, name string) error {
 		}
 	}
 	return fmt.Errorf("add altname %s to interface %d: %w", name, ifindex, fs.ErrNotExist)
+}
+
+// Reboot starts the machine anew: drivers bind, VFs, SFs, namespaces, settings and what
+// sluice made are gone, and what others configure (their bonds, addresses, routes) is
+// made again. The RDMA mode is the one that was written for it.
+func (s *Sim) Reboot() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.st.Links
+	s.st.Links, s.st.RDMA, s.st.LAGs, s.handles, s.dead = nil, nil, nil, map[int]int{}, false
+	s.st.Netns = []*netns{{ID: hostNS}}
+	s.addLoopback(s.st.Netns[0])
+	if s.st.RDMAMode = s.st.RDMAAtBoot; s.st.RDMAMode == "" {
+		s.st.RDMAMode = nic.RDMAShared
+	}
+	for f, p := range s.st.PFs {
+		p.VFs, p.SFs, p.Set, p.Autoprobe = nil, nil, nil, true
+		if p.Mode != "" {
+			p.Mode = nic.Legacy
+		}
+		s.probePF(f)
+	}
+	for _, l := range s.st.Links {
+		l.Due = time.Time{}
+	}
+	for _, old := range before {
+		switch {
+		case old.Role == bonded && old.Netns == hostNS && !old.Bond.Ours:
+			b := *old.Bond
+			b.Active, b.Drawn = 0, true
+			l := s.addBond(old.Name, &b)
+			l.Addrs, l.Routes = old.Addrs, old.Routes
+			for _, m := range before {
+				if m.Role == uplink && m.Netns == hostNS && m.Master == old.Ifindex {
+					s.enslave(l, s.netdevOf(Port{s.st.PFs[m.PF].Card, s.st.PFs[m.PF].Port}))
+				}
+			}
+		case old.Role == uplink:
+			l := s.netdevOf(Port{s.st.PFs[old.PF].Card, s.st.PFs[old.PF].Port})
+			l.Addrs, l.Routes = old.Addrs, old.Routes
+		}
+	}
+	s.startLAGs()
+	s.tell("the machine has started")
 }
 
 // SetCarrier plugs or pulls the cable of a PF.

@@ -70,6 +70,13 @@ func (j join) bondsOf(pfs []nic.PF) []nic.Bond {
 	return out
 }
 
+// elsewhere says that a soft device sits on a netdev of another namespace, which
+// may have the name of one here. Its ports show that; its name for it does not
+// (infiniband/sw/rxe/rxe_verbs.c, parent_show).
+func (d RDMADevice) elsewhere() bool {
+	return len(d.Ports) > 0 && !slices.ContainsFunc(d.Ports, func(p RDMAPort) bool { return p.Netdev == d.Netdev })
+}
+
 // rdmaOf returns the RDMA devices whose parent is a device, and the soft ones on
 // its netdev. One on a representor is neither the VF's nor the PF's.
 func (j join) rdmaOf(parent string, n nic.Netdev) []string {

@@ -158,7 +158,7 @@ func newJoin(l lists) join {
 		switch {
 		case r.Parent != "":
 			j.rdma[r.Parent] = append(j.rdma[r.Parent], r.Name)
-		case r.Netdev != "":
+		case r.Netdev != "" && !r.elsewhere():
 			j.soft[r.Netdev] = append(j.soft[r.Netdev], r.Name)
 		}
 	}

@@ -446,9 +446,12 @@ func TestSoftRDMA(t *testing.T) {
 	l.rdma = []host.RDMADevice{
 		{Name: "mlx5_0", Parent: pf}, {Name: "rxe0", Netdev: "vf0"}, {Name: "rxe1", Netdev: "rep0"},
 		{Name: "rxe2", Netdev: "br0"}, {Name: "rxe3", Netdev: "up"}, {Name: "rxe4", Netdev: "in-a-pod"}, {Name: "rxe5"},
+		// Of a pod whose netdev has the name of one here.
+		{Name: "rxe6", Netdev: "vf0", Ports: []host.RDMAPort{{Number: 1}}},
+		{Name: "rxe7", Netdev: "vf0", Ports: []host.RDMAPort{{Number: 1, Netdev: "vf0"}}},
 	}
 	p := observe(t, l).PF(nic.PCI(pf))
-	if d := cmp.Diff([][]string{{"mlx5_0", "rxe3"}, {"rxe0"}, nil}, [][]string{p.RDMA, p.VFs[0].RDMA, p.VFs[1].RDMA}); d != "" {
+	if d := cmp.Diff([][]string{{"mlx5_0", "rxe3"}, {"rxe0", "rxe7"}, nil}, [][]string{p.RDMA, p.VFs[0].RDMA, p.VFs[1].RDMA}); d != "" {
 		t.Error(d)
 	}
 }

@@ -273,7 +273,7 @@ func (s *Sim) lagOf(card int) *lag {
 // ports, modes or VFs have changed.
 func (s *Sim) aggregate(f int) {
 	card := s.st.PFs[f].Card
-	l, wanted, now := s.lagOf(card), s.canAggregate(f), s.clock.Now()
+	l, wanted, now := s.lagOf(card), s.unfit(f) == "", s.clock.Now()
 	switch {
 	case !wanted:
 		s.endLAG(card)
@@ -334,38 +334,53 @@ func (s *Sim) endLAG(card int) {
 	}
 }
 
-// canAggregate is mlx5_lag_check_prereq and what mlx5_handle_changeupper_event wants
-// of a bond: exactly the ports of the card, of which there are two, both in one mode
-// and with the same RoCE; VFs in switchdev mode only; a mode of the bond that
-// hardware has.
-func (s *Sim) canAggregate(f int) bool {
+// unfit is mlx5_lag_check_prereq and what mlx5_handle_changeupper_event wants of a
+// bond: exactly the ports of the card, of which there are two, both in one mode and
+// with the same RoCE; VFs in switchdev mode only; a mode of the bond that hardware has.
+// It says what is amiss with the card whose port 0 is PF f; "" nothing.
+func (s *Sim) unfit(f int) string {
 	a := s.st.PFs[f]
 	if a.Ports != 2 || a.InfiniBand || f+1 >= len(s.st.PFs) || s.st.PFs[f+1].Card != a.Card {
-		return false
+		return "the card has not two Ethernet ports"
 	}
 	b := s.st.PFs[f+1]
-	if !s.driven(f) || !s.driven(f+1) || a.Mode != b.Mode || a.Set[nic.RoCE] != b.Set[nic.RoCE] ||
-		a.Mode == nic.Legacy && len(a.VFs)+len(b.VFs) > 0 {
-		return false
+	switch {
+	case !s.driven(f) || !s.driven(f+1):
+		return "a port has no driver"
+	case a.Mode != b.Mode:
+		return fmt.Sprintf("one port is in %s mode, the other in %s mode", a.Mode, b.Mode)
+	case lookUp(a.Set, nic.RoCE, "on") != lookUp(b.Set, nic.RoCE, "on"):
+		return "one port has RoCE, the other not"
+	case a.Mode == nic.Legacy && len(a.VFs)+len(b.VFs) > 0:
+		return "there are VFs in legacy mode"
 	}
-	master, ours, all := 0, 0, 0
+	return s.unfitBond(f)
+}
+
+func (s *Sim) unfitBond(f int) string {
+	one, other := s.masterOfPF(f), s.masterOfPF(f+1)
+	if one == nil || one != other {
+		return "the ports are not in one bond"
+	}
 	for _, l := range s.st.Links {
-		if l.Role == uplink && (l.PF == f || l.PF == f+1) && l.Netns == hostNS && l.Master != 0 && s.there(l) &&
-			(master == 0 || l.Master == master) {
-			master = l.Master
-			ours++
+		if l.Netns == hostNS && l.Master == one.Ifindex && (l.Role != uplink || l.PF != f && l.PF != f+1) {
+			return "the bond has another member, " + l.Name
 		}
 	}
-	if ours != 2 {
-		return false
+	if !slices.Contains([]nic.BondMode{nic.ActiveBackup, nic.BalanceXOR, nic.IEEE8023AD}, one.Bond.Mode) {
+		return "hardware has no mode " + string(one.Bond.Mode)
 	}
+	return ""
+}
+
+// masterOfPF is the bond that a PF's netdev is in; nil none.
+func (s *Sim) masterOfPF(f int) *link {
 	for _, l := range s.st.Links {
-		if l.Netns == hostNS && l.Master == master {
-			all++
+		if l.Role == uplink && l.PF == f && l.Netns == hostNS && s.there(l) {
+			return s.masterOf(l)
 		}
 	}
-	mode := s.linkAt(hostNS, master).Bond.Mode
-	return all == 2 && slices.Contains([]nic.BondMode{nic.ActiveBackup, nic.BalanceXOR, nic.IEEE8023AD}, mode)
+	return nil
 }
 
 func (s bonds) LAG(ctx context.Context) (map[string]nic.LAG, error) {
@@ -432,12 +447,29 @@ func (s bonds) AwaitLAG(ctx context.Context, pfs []string) error {
 			if !ok || v >= 0 {
 				return address + " is no PF"
 			}
-			if l := s.lagOf(s.st.PFs[f].Card); l == nil || !l.Active {
-				return "LAG of " + address + " is " + string(nic.LAGInactive)
+			if why := s.whyNoLAG(f); why != "" {
+				return address + ": " + why
 			}
 		}
 		return ""
 	})
+}
+
+// whyNoLAG says why hardware does not aggregate PF f; "" if it does. What the driver
+// only writes into its log is told too.
+func (s *Sim) whyNoLAG(f int) string {
+	first := f - s.st.PFs[f].Port
+	switch l := s.lagOf(s.st.PFs[f].Card); {
+	case l != nil && l.Active:
+		return ""
+	case !s.profile(f).lag:
+		return "its driver tells nothing"
+	case s.unfit(first) != "":
+		return s.unfit(first)
+	case l != nil && l.Failed && (s.bound(first) || s.bound(first+1)):
+		return "VFs were bound when it was to begin"
+	}
+	return "the driver has not done it"
 }
 
 // startBond makes a bond that the machine is found with.
@@ -475,7 +507,7 @@ func (s *Sim) netdevOf(p Port) *link {
 // startLAGs: what could be aggregated had been, before VFs were bound.
 func (s *Sim) startLAGs() {
 	for f, p := range s.st.PFs {
-		if p.Port == 0 && s.profile(f).lag && s.st.LAGWait >= 0 && s.canAggregate(f) {
+		if p.Port == 0 && s.profile(f).lag && s.st.LAGWait >= 0 && s.unfit(f) == "" {
 			l := &lag{Card: p.Card}
 			s.st.LAGs = append(s.st.LAGs, l)
 			s.startLAG(l, f)

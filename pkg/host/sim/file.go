@@ -311,7 +311,7 @@ func (s *Sim) checkLAGs() error {
 		if ok {
 			seen[l.Card] = true
 			f := slices.IndexFunc(s.st.PFs, func(p *pf) bool { return p.Card == l.Card && p.Port == 0 })
-			ok = f >= 0 && s.profile(f).lag && s.canAggregate(f)
+			ok = f >= 0 && s.profile(f).lag && s.unfit(f) == ""
 		}
 		if !ok {
 			return fmt.Errorf("lags[%d]: null, of no card, or of one whose ports are not in a bond that it takes", i)

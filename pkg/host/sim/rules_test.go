@@ -399,38 +399,39 @@ func TestLAGRules(t *testing.T) {
 		what, spec string
 		do         func(m host.Machine, st *nic.State) error
 		want       nic.LAG
+		why        string // of AwaitLAG, about the first port
 	}{
-		{"both ports in switchdev mode", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", nothing, nic.LAGActive},
-		{"balance-xor", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1,mode=balance-xor", nothing, nic.LAGActive},
-		{"802.3ad", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1,mode=802.3ad", nothing, nic.LAGActive},
-		{"legacy mode without VFs", "mlx5+bond:name=b,members=0.0/0.1", nothing, nic.LAGActive},
-		{"legacy mode with VFs", "mlx5:numvfs=1+bond:name=b,members=0.0/0.1", nothing, nic.LAGInactive},
-		{"one port", "mlx5:mode=switchdev+bond:name=b,members=0.0", nothing, nic.LAGInactive},
-		{"ports of two cards", "mlx5:cards=2,mode=switchdev+bond:name=b,members=0.0/1.1", nothing, nic.LAGInactive},
-		{"two bonds", "mlx5:mode=switchdev+bond:name=b,members=0.0+bond:name=c,members=0.1", nothing, nic.LAGInactive},
-		{"three ports", "mlx5:cards=2,mode=switchdev+bond:name=b,members=0.0/0.1/1.0", nothing, nic.LAGInactive},
-		{"a driver that says nothing", "ice:mode=switchdev+bond:name=b,members=0.0/0.1", nothing, ""},
-		{"a card of one port", "mlx5:cards=2,ports=1,mode=switchdev+bond:name=b,members=0.0/1.0", nothing, nic.LAGInactive},
-		{"never", "mlx5:mode=switchdev+machine:lag=never+bond:name=b,members=0.0/0.1", nothing, nic.LAGInactive},
+		{"both ports in switchdev mode", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", nothing, nic.LAGActive, ""},
+		{"balance-xor", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1,mode=balance-xor", nothing, nic.LAGActive, ""},
+		{"802.3ad", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1,mode=802.3ad", nothing, nic.LAGActive, ""},
+		{"legacy mode without VFs", "mlx5+bond:name=b,members=0.0/0.1", nothing, nic.LAGActive, ""},
+		{"legacy mode with VFs", "mlx5:numvfs=1+bond:name=b,members=0.0/0.1", nothing, nic.LAGInactive, "there are VFs in legacy mode"},
+		{"one port", "mlx5:mode=switchdev+bond:name=b,members=0.0", nothing, nic.LAGInactive, "the ports are not in one bond"},
+		{"ports of two cards", "mlx5:cards=2,mode=switchdev+bond:name=b,members=0.0/1.1", nothing, nic.LAGInactive, "the ports are not in one bond"},
+		{"two bonds", "mlx5:mode=switchdev+bond:name=b,members=0.0+bond:name=c,members=0.1", nothing, nic.LAGInactive, "the ports are not in one bond"},
+		{"three ports", "mlx5:cards=2,mode=switchdev+bond:name=b,members=0.0/0.1/1.0", nothing, nic.LAGInactive, "the bond has another member, enp19s0f0np0"},
+		{"a driver that says nothing", "ice:mode=switchdev+bond:name=b,members=0.0/0.1", nothing, "", "its driver tells nothing"},
+		{"a card of one port", "mlx5:cards=2,ports=1,mode=switchdev+bond:name=b,members=0.0/1.0", nothing, nic.LAGInactive, "the card has not two Ethernet ports"},
+		{"never", "mlx5:mode=switchdev+machine:lag=never+bond:name=b,members=0.0/0.1", nothing, nic.LAGInactive, "the driver has not done it"},
 		{"unequal modes", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", func(m host.Machine, _ *nic.State) error {
 			return m.Devlink.SetEswitch(ctx, nic.PCI(pf1), nic.Legacy)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "one port is in switchdev mode, the other in legacy mode"},
 		{"unequal modes, by the port that has the RDMA device", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", func(m host.Machine, _ *nic.State) error {
 			return m.Devlink.SetEswitch(ctx, nic.PCI(pf0), nic.Legacy)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "one port is in legacy mode, the other in switchdev mode"},
 		{"modes equal again", "mlx5:mode=switchdev+bond:name=b,members=0.0/0.1", func(m host.Machine, _ *nic.State) error {
 			return errors.Join(m.Devlink.SetEswitch(ctx, nic.PCI(pf1), nic.Legacy), m.Devlink.SetEswitch(ctx, nic.PCI(pf1), nic.Switchdev))
-		}, nic.LAGActive},
-		{"VFs bound meanwhile", "mlx5:mode=switchdev,numvfs=2+bond:name=b,members=0.0/0.1", nothing, nic.LAGActive},
+		}, nic.LAGActive, ""},
+		{"VFs bound meanwhile", "mlx5:mode=switchdev,numvfs=2+bond:name=b,members=0.0/0.1", nothing, nic.LAGActive, ""},
 		{"VFs bound when it is to begin", "mlx5:mode=switchdev,numvfs=2+bond:name=b,members=0.0", func(m host.Machine, st *nic.State) error {
 			return m.Bonds.Enslave(ctx, st.Bonds[0].Ifindex, st.PF(nic.PCI(pf1)).Uplink.Ifindex)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "VFs were bound when it was to begin"},
 		{"VFs unbound after that, which nobody looks at", "mlx5:mode=switchdev,numvfs=1+bond:name=b,members=0.0", func(m host.Machine, st *nic.State) error {
 			return errors.Join(
 				m.Bonds.Enslave(ctx, st.Bonds[0].Ifindex, st.PF(nic.PCI(pf1)).Uplink.Ifindex),
 				m.PCI.Unbind(ctx, st.PFs[0].VFs[0].Address), m.PCI.Unbind(ctx, st.PFs[1].VFs[0].Address),
 			)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "the driver has not done it"},
 		{"put in anew", "mlx5:mode=switchdev,numvfs=1+bond:name=b,members=0.0", func(m host.Machine, st *nic.State) error {
 			b, port := st.Bonds[0].Ifindex, st.PF(nic.PCI(pf1)).Uplink.Ifindex
 			return errors.Join(
@@ -438,13 +439,13 @@ func TestLAGRules(t *testing.T) {
 				m.PCI.Unbind(ctx, st.PFs[0].VFs[0].Address), m.PCI.Unbind(ctx, st.PFs[1].VFs[0].Address),
 				m.Bonds.Release(ctx, b, port), m.Bonds.Enslave(ctx, b, port),
 			)
-		}, nic.LAGActive},
+		}, nic.LAGActive, ""},
 		{"VFs in legacy mode", "mlx5+bond:name=b,members=0.0/0.1", func(m host.Machine, _ *nic.State) error {
 			return m.PCI.SetVFs(ctx, pf1, 1)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "there are VFs in legacy mode"},
 		{"a third member", "mlx5:cards=2,mode=switchdev+bond:name=b,members=0.0/0.1", func(m host.Machine, st *nic.State) error {
 			return m.Bonds.Enslave(ctx, st.Bonds[0].Ifindex, st.PFs[2].Uplink.Ifindex)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "the bond has another member, enp19s0f0np0"},
 		{"other RoCE", "mlx5+bond:name=b,members=0.0", func(m host.Machine, st *nic.State) error {
 			return errors.Join(
 				m.Settings.SetPF(ctx, *st.PF(nic.PCI(pf1)), nic.RoCE, "off"),
@@ -453,14 +454,19 @@ func TestLAGRules(t *testing.T) {
 					return errors.Join(err, m.Bonds.Enslave(ctx, st.Bonds[0].Ifindex, after.PF(nic.PCI(pf1)).Uplink.Ifindex))
 				}(),
 			)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "one port has RoCE, the other not"},
 		{"the firmware does not", "mlx5:mode=switchdev+fail:verb=activate LAG,times=-1+bond:name=b,members=0.0", func(m host.Machine, st *nic.State) error {
 			return m.Bonds.Enslave(ctx, st.Bonds[0].Ifindex, st.PF(nic.PCI(pf1)).Uplink.Ifindex)
-		}, nic.LAGInactive},
+		}, nic.LAGInactive, "the driver has not done it"},
 	} {
 		s := parse(t, c.spec)
 		if err := c.do(s.Machine(), observe(t, s)); err != nil {
 			t.Errorf("%s: %v", c.what, err)
+		}
+		s.SetClock(&sim.Jump{})
+		if err := s.Machine().Bonds.AwaitLAG(ctx, []string{pf0}); c.why == "" && err != nil ||
+			c.why != "" && (!errors.Is(err, host.ErrNotActive) || errExt(err) != pf0+": "+c.why) {
+			t.Errorf("%s: %v: want %q", c.what, err, c.why)
 		}
 		st := observe(t, s)
 		bonded, own := 0, map[string]int{}

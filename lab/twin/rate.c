@@ -9,7 +9,9 @@
  * that has tokens, the limits of what is above do not hold it back. The wire itself
  * has no limit, so without a node with tx_max an assured rate changes nothing.
  */
+#include <linux/ethtool.h>
 #include <linux/math64.h>
+#include <linux/rtnetlink.h>
 #include <linux/slab.h>
 
 #include "twin.h"
@@ -133,10 +135,36 @@ void twin_rate_leaf_del(struct twin_vport *vport)
 	devl_rate_leaf_destroy(&vport->dl_port);
 }
 
-/* qos.c, esw_qos_devlink_rate_to_mbps: bytes per second to Mbit per second */
-static int to_mbps(const char *name, u64 *rate, struct netlink_ext_ack *extack)
+static struct twin_port *port_of(struct devlink_rate *rate)
 {
-	u32 rest;
+	struct twin_func *pf = devlink_priv(rate->devlink);
+
+	return pf->port;
+}
+
+/* qos.c, mlx5_esw_qos_max_link_speed_get: with LAG the bond's speed, if it has one */
+static u32 link_speed(struct twin_port *port)
+{
+	struct ethtool_link_ksettings ks;
+	struct net_device *dev, *bond;
+	u32 speed = SPEED_UNKNOWN;
+
+	if (!twin_lag_is_active(port))
+		return twin_speed;
+	rtnl_lock();
+	dev = rtnl_dereference(port->uplink.rep);
+	bond = dev ? netdev_master_upper_dev_get(dev) : NULL;
+	if (bond && !__ethtool_get_link_ksettings(bond, &ks))
+		speed = ks.base.speed;
+	rtnl_unlock();
+	return speed == (u32)SPEED_UNKNOWN ? twin_speed : speed;
+}
+
+/* qos.c, esw_qos_devlink_rate_to_mbps: bytes per second to Mbit per second */
+static int to_mbps(struct devlink_rate *dl, const char *name, u64 *rate,
+		   struct netlink_ext_ack *extack)
+{
+	u32 rest, speed;
 	u64 mbps;
 
 	mbps = div_u64_rem(*rate, BYTES_PER_MBIT, &rest);
@@ -146,9 +174,10 @@ static int to_mbps(const char *name, u64 *rate, struct netlink_ext_ack *extack)
 		ERR(extack, "TX rate value not in link speed units of 1Mbps");
 		return -EINVAL;
 	}
-	if (mbps > twin_speed) {
+	speed = link_speed(port_of(dl));
+	if (mbps > speed) {
 		pr_err(TWIN_DRIVER ": %s rate value %lluMbps exceed link maximum speed %u.\n",
-		       name, mbps, twin_speed);
+		       name, mbps, speed);
 		ERR(extack, "TX rate value exceed link maximum speed");
 		return -EINVAL;
 	}
@@ -156,19 +185,12 @@ static int to_mbps(const char *name, u64 *rate, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-static struct twin_port *port_of(struct devlink_rate *rate)
-{
-	struct twin_func *pf = devlink_priv(rate->devlink);
-
-	return pf->port;
-}
-
 static int set_share(struct devlink_rate *dl, struct twin_rate *rate, u64 share,
 		     struct netlink_ext_ack *extack)
 {
 	int err;
 
-	err = to_mbps("tx_share", &share, extack);
+	err = to_mbps(dl, "tx_share", &share, extack);
 	if (!err)
 		err = twin_fault(port_of(dl), TWIN_OP_RATE_SET, extack);
 	if (!err)
@@ -181,7 +203,7 @@ static int set_max(struct devlink_rate *dl, struct twin_rate *rate, u64 max,
 {
 	int err;
 
-	err = to_mbps("tx_max", &max, extack);
+	err = to_mbps(dl, "tx_max", &max, extack);
 	if (!err)
 		err = twin_fault(port_of(dl), TWIN_OP_RATE_SET, extack);
 	if (!err)

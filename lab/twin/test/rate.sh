@@ -2,6 +2,7 @@
 # Rates: devlink's leaves and nodes, ip's, and what passes. Bounds are from above
 # only: a slow machine sends less, never more.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/laglib.sh"
 fresh
 rate() { devlink port function rate "$@"; }
 # sent VPORT: bytes so far
@@ -136,6 +137,18 @@ does "link down while it waits" ip -n a link set eth0 down
 does "and up" ip -n a link set eth0 up
 for i in 0 1 2; do tc qdisc del dev "$(rep $A $i)" ingress; done
 for x in a b c; do ip netns pids $x | xargs -r kill; ip netns del $x; done
+
+# with LAG the bond is the link
+p0=$(pf_dev $A) p1=$(pf_dev $B)
+mode $B switchdev
+bond balance-xor "$p0" "$p1"
+active "LAG"
+like "the bond's speed" "$(ethtool bond0)" 'Speed: 200000Mb/s'
+does "more than a link" rate set pci/$A/1 tx_max 150gbit
+refused "more than the bond" 'TX rate value exceed link maximum speed' rate set pci/$A/1 tx_max 300gbit
+bond_away
+disabled "without it"
+refused "more than a link, again" 'TX rate value exceed link maximum speed' rate set pci/$A/1 tx_max 160gbit
 does "unbind the PF with nodes" put /sys/bus/pci/drivers/mlx5_core/unbind $A
 does "bind" put /sys/bus/pci/drivers/mlx5_core/bind $A
 finish

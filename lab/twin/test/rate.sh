@@ -65,8 +65,6 @@ if uname -r | grep -q '^7'; then
 	does "a third" rate set pci/$A/lower parent low
 	rate add pci/$A/lowest
 	refused "too deep" 'Node hierarchy depth 5 exceeds the maximum supported level 4' rate set pci/$A/lowest parent lower
-	refused "traffic classes" 'TC Arbiter scheduling element is not supported' \
-		rate set pci/$A/3 tc-bw 0:20 1:0 2:0 3:0 4:0 5:80 6:0 7:0
 	does "reload with nodes" devlink dev reload pci/$A
 	is "none left" "$(rate show | grep -c "pci/$A")" 0
 	mode $A switchdev

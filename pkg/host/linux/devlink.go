@@ -41,13 +41,13 @@ func (e eswitches) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 		if err := begin(ctx, "list", "devlink devices"); err != nil {
 			return nil, err
 		}
-		out = append(out, e.device(h))
+		out = append(out, e.device(ctx, h))
 	}
 	slices.SortFunc(out, func(a, b host.DevlinkDevice) int { return a.Handle.Compare(b.Handle) })
 	return out, nil
 }
 
-func (e eswitches) device(h nic.Handle) host.DevlinkDevice {
+func (e eswitches) device(ctx context.Context, h nic.Handle) host.DevlinkDevice {
 	d := host.DevlinkDevice{Handle: h}
 	switch h.Bus {
 	case "auxiliary":
@@ -58,7 +58,7 @@ func (e eswitches) device(h nic.Handle) host.DevlinkDevice {
 			return d
 		}
 	}
-	if s, err := e.devlink.Eswitch(h); err == nil {
+	if s, err := e.eswitch(ctx, h); err == nil {
 		d.Eswitch, d.Inline, d.Encap = s.Mode, s.Inline, s.Encap
 	}
 	if e.brief && d.Driver != "" {
@@ -74,22 +74,65 @@ func (e eswitches) device(h nic.Handle) host.DevlinkDevice {
 }
 
 func (e eswitches) Ports(ctx context.Context) ([]host.DevlinkPort, error) {
-	ports, err := e.devlink.Ports(ctx)
+	ports, err := e.list(ctx)
 	if err != nil {
 		return nil, fail("list", "devlink ports", err)
 	}
 	out := make([]host.DevlinkPort, len(ports))
 	for i, p := range ports {
-		out[i] = host.DevlinkPort{
-			Handle: p.Handle, Index: p.Index, Flavour: host.Flavour(p.Flavour), Controller: p.Controller, External: p.External,
-			PF: p.PF, VF: p.VF, Ifindex: p.Ifindex, Netdev: p.Netdev,
-		}
-		if p.Function != nil && p.Function.MAC != nil {
-			out[i].HasMAC, out[i].MAC = true, *p.Function.MAC
-		}
+		out[i] = devlinkPort(p)
 	}
 	return out, nil
 }
+
+// list is the one list from which ports and settings are taken: a driver asks the
+// card's firmware for each port function.
+func (e eswitches) list(ctx context.Context) ([]devlink.Port, error) {
+	type all struct{ *devlink.Client }
+	return host.Once(ctx, all{e.devlink}, func() ([]devlink.Port, error) { return e.devlink.Ports(ctx) })
+}
+
+func (e eswitches) eswitch(ctx context.Context, h nic.Handle) (devlink.Eswitch, error) {
+	type of struct {
+		*devlink.Client
+		nic.Handle
+	}
+	return host.Once(ctx, of{e.devlink, h}, func() (devlink.Eswitch, error) { return e.devlink.Eswitch(h) })
+}
+
+func devlinkPort(p devlink.Port) host.DevlinkPort {
+	out := host.DevlinkPort{
+		Handle: p.Handle, Index: p.Index, Flavour: host.Flavour(p.Flavour), Controller: p.Controller, External: p.External,
+		PF: p.PF, VF: p.VF, SF: p.SF, Ifindex: p.Ifindex, Netdev: p.Netdev,
+	}
+	if f := p.Function; f != nil {
+		out.Active, out.Attached = f.State == "active", f.OpState == "attached"
+		if f.MAC != nil {
+			out.HasMAC, out.MAC = true, *f.MAC
+		}
+	}
+	return out
+}
+
+func (e eswitches) Port(ctx context.Context, h nic.Handle, index uint32) (host.DevlinkPort, error) {
+	p, err := e.port(ctx, "read port", h, index)
+	return devlinkPort(p), err
+}
+
+// port reads one port for op.
+func (e eswitches) port(ctx context.Context, op string, h nic.Handle, index uint32) (devlink.Port, error) {
+	object := portName(h, index)
+	if err := begin(ctx, op, object); err != nil {
+		return devlink.Port{}, err
+	}
+	p, err := e.devlink.Port(h, index)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.2 a port that is not there
+		return p, refuse(op, object, unix.ENODEV, fmt.Errorf("no such port: %w", fs.ErrNotExist))
+	}
+	return p, fail(op, object, err)
+}
+
+func portName(h nic.Handle, index uint32) string { return fmt.Sprintf("%s/%d", h, index) }
 
 func (e eswitches) SetEswitch(ctx context.Context, h nic.Handle, m nic.Eswitch) error {
 	op := fmt.Sprintf("set eswitch mode %s", m)
@@ -226,19 +269,13 @@ func representorsByName(list []host.Link, h nic.Handle) map[int]bool {
 }
 
 func (e eswitches) SetPortMAC(ctx context.Context, h nic.Handle, port uint32, mac nic.MAC) error {
-	op, object := "set hw_addr "+mac.String(), fmt.Sprintf("%s/%d", h, port)
-	if err := begin(ctx, op, object); err != nil {
-		return err
-	}
-	was, err := e.devlink.Port(h, port)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.2 a port that is not there
-		return refuse(op, object, unix.ENODEV, fmt.Errorf("no such port: %w", fs.ErrNotExist))
-	}
+	op := "set hw_addr " + mac.String()
+	was, err := e.port(ctx, op, h, port)
 	if err != nil {
-		return fail(op, object, err)
+		return err
 	}
 	if was.Function != nil && was.Function.MAC != nil && *was.Function.MAC == mac {
 		return nil
 	}
-	return fail(op, object, e.devlink.SetPortFunction(h, port, devlink.FunctionChange{MAC: &mac}))
+	return fail(op, portName(h, port), e.devlink.SetPortFunction(h, port, devlink.FunctionChange{MAC: &mac}))
 }

@@ -3,6 +3,8 @@ package linux
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,10 +34,12 @@ func lab(t testing.TB) {
 // ./pkg/host/linux` one with legacy mode only, `--nics iommu,igb` one for VFIO.
 func TestContractInLab(t *testing.T) {
 	lab(t)
-	// Nobody else loads it in a lab without udev; where there is no IOMMU the
-	// contract is that binding to it is refused.
-	if out, err := exec.CommandContext(t.Context(), "modprobe", "vfio-pci").CombinedOutput(); err != nil {
-		t.Logf("modprobe vfio-pci: %v: %s", err, out)
+	// Nobody else loads them in a lab without udev; where there is no IOMMU the
+	// contract is that binding to vfio-pci is refused.
+	for _, module := range []string{"vfio-pci", "ib_core"} {
+		if out, err := exec.CommandContext(t.Context(), "modprobe", module).CombinedOutput(); err != nil {
+			t.Logf("modprobe %s: %v: %s", module, err, out)
+		}
 	}
 	found := 0
 	for _, driver := range []string{"mlx5_core", "igb"} {
@@ -46,7 +50,12 @@ func TestContractInLab(t *testing.T) {
 		}
 		found++
 		t.Run(driver, func(t *testing.T) {
-			hosttest.Run(t, func(t *testing.T) hosttest.Fixture { return labFixture(t, pfs) })
+			lacks := labLacks(t, pfs)
+			hosttest.Run(t, func(t *testing.T) hosttest.Fixture {
+				f := labFixture(t, pfs)
+				maps.Copy(f.Lacks, lacks)
+				return f
+			})
 		})
 	}
 	if found == 0 {
@@ -93,12 +102,6 @@ func labFixture(t *testing.T, pfs []nic.PF) hosttest.Fixture {
 		AddLink: s.addLink, AddAltName: s.addAltName,
 		Lacks: map[hosttest.Capability]string{hosttest.Counting: "the kernel does not count its writes"},
 	}
-	for _, c := range []hosttest.Capability{
-		hosttest.Settings, hosttest.VFSettings, hosttest.FunctionSettings, hosttest.Rates, hosttest.SFs, hosttest.Bonds,
-		hosttest.LAG, hosttest.RDMAModes, hosttest.Watch, hosttest.Uses,
-	} {
-		f.Lacks[c] = "not there yet"
-	}
 	for _, p := range pfs {
 		f.PFs = append(f.PFs, p.Handle)
 	}
@@ -120,11 +123,50 @@ func labFixture(t *testing.T, pfs []nic.PF) hosttest.Fixture {
 	if devices, err := m.RDMA.Devices(t.Context()); err != nil || !slices.ContainsFunc(devices, func(d host.RDMADevice) bool { return d.Parent == pfs[0].Handle.Name }) {
 		f.Lacks[hosttest.RDMA] = "the card has no RDMA devices"
 	}
+	lackBonds(t, &f)
+	lackRDMA(t, &f)
 	f.Inject = injector(t, f.PFs[0])
 	if f.Inject == nil {
 		f.Lacks[hosttest.Faults] = pfs[0].Driver + " cannot be made to fail"
 	}
 	return f
+}
+
+// labLacks tries what a driver or this card may not have, in switchdev mode where
+// there is one.
+func labLacks(t *testing.T, pfs []nic.PF) map[hosttest.Capability]string {
+	t.Helper()
+	m, err := Open(Options{})
+	must(t, err)
+	defer m.Close()
+	h, ctx := pfs[0].Handle, t.Context()
+	handles := []nic.Handle{h}
+	reset(t, m.Machine, handles)
+	defer reset(t, m.Machine, handles)
+	out := map[hosttest.Capability]string{}
+	if pfs[0].Eswitch == "" {
+		why := pfs[0].Driver + " has no eswitch"
+		for _, c := range []hosttest.Capability{hosttest.FunctionSettings, hosttest.Rates, hosttest.SFs, hosttest.LAG} {
+			out[c] = why
+		}
+		return out
+	}
+	must(t, m.Devlink.SetEswitch(ctx, h, nic.Switchdev))
+	must(t, m.PCI.SetVFs(ctx, h.Name, 1))
+	s, err := host.Observe(ctx, m.Machine)
+	must(t, err)
+	for c, name := range map[hosttest.Capability]nic.Setting{hosttest.FunctionSettings: nic.EventQueues, hosttest.Rates: nic.MaxRate} {
+		if _, ok := s.PF(h).VFs[0].Settings[name]; !ok {
+			out[c] = fmt.Sprintf("VFs of %s have no %s", h, name)
+		}
+	}
+	if err := m.Devlink.AddSF(ctx, h, 1); errors.Is(err, host.ErrNotSupported) {
+		out[hosttest.SFs] = err.Error()
+	}
+	if s.PF(h).LAG == "" {
+		out[hosttest.LAG] = "the driver of " + h.String() + " does not say whether it aggregates"
+	}
+	return out
 }
 
 func functionsOf(t testing.TB, m *Machine) []host.Function {

@@ -14,6 +14,7 @@ import (
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/pci"
 	"sluice.dev/sluice/pkg/rtnl"
 )
 
@@ -74,7 +75,7 @@ func (l *links) Links(ctx context.Context) ([]host.Link, error) {
 	if err := l.begin(ctx, op, l.where()); err != nil {
 		return nil, err
 	}
-	list, err := l.rtnl.List(ctx)
+	list, err := l.list(ctx)
 	if err != nil {
 		return nil, fail(op, l.where(), err)
 	}
@@ -87,16 +88,23 @@ func (l *links) Links(ctx context.Context) ([]host.Link, error) {
 	return out, nil
 }
 
+// list is the one list from which interfaces, bonds and settings are taken.
+func (l *links) list(ctx context.Context) ([]rtnl.Link, error) {
+	type all struct{ *links }
+	return host.Once(ctx, all{l}, func() ([]rtnl.Link, error) { return l.rtnl.List(ctx) })
+}
+
 // link translates; told says that the kernel tells parents.
 func (l *links) link(k rtnl.Link, told bool) host.Link {
 	out := host.Link{
 		Netdev: nic.Netdev{
 			Name: k.Name, Ifindex: k.Ifindex, MAC: k.MAC, MTU: k.MTU, Up: k.Up, Carrier: k.Carrier,
 		},
+		InfiniBand: k.Type == unix.ARPHRD_INFINIBAND, Lower: k.Lower,
 		PortName: k.PortName, SwitchID: k.SwitchID, Kind: k.Kind, Master: k.Master, AltNames: k.AltNames,
 	}
 	switch {
-	case k.ParentBus == "pci":
+	case k.ParentBus == "pci", k.ParentBus == "auxiliary" && pci.IsSF(k.Parent):
 		out.Parent = k.Parent
 	case !told:
 		out.Parent = l.parentBySysfs(k.Name)
@@ -120,7 +128,7 @@ func (l *links) parentBySysfs(name string) string {
 	if err != nil {
 		return ""
 	}
-	if parent := filepath.Base(target); nic.IsPCIAddress(parent) {
+	if parent := filepath.Base(target); nic.IsPCIAddress(parent) || pci.IsSF(parent) {
 		return parent
 	}
 	return ""

@@ -1,6 +1,8 @@
-// Package linux is host.Machine on the running kernel: PCI functions through
-// sysfs, interfaces through rtnetlink, eswitch and representors through devlink,
-// RDMA devices through sysfs.
+// Package linux is host.Machine on the running kernel: PCI functions and
+// subfunctions through sysfs, interfaces and bonds through rtnetlink, eswitch,
+// ports, parameters and rates through devlink, channels and rings through ethtool's
+// netlink, RDMA and vDPA devices through sysfs and netlink, changes through all of
+// these and uevents.
 //
 // The machine is seen from the network namespace of the thread that calls Open,
 // which must be the one that devlink instances and uplinks live in: the host's.
@@ -12,19 +14,24 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"sluice.dev/sluice/pkg/devlink"
+	"sluice.dev/sluice/pkg/ethtool"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/pci"
+	nldev "sluice.dev/sluice/pkg/rdma"
+	"sluice.dev/sluice/pkg/vdpa"
 )
 
 // Options say where the machine's files are. The zero value is the usual one.
 type Options struct {
 	Sys string // sysfs, "" is /sys
 	Dev string // device files, "" is /dev
+	Etc string // settings, of which modprobe.d is read and written; "" is /etc
 	Run string // runtime files, of which udev's queue is watched; "" is /run
 
 	// Brief leaves out what cards are slow to tell, Function.Product, Serial and
@@ -36,7 +43,7 @@ type Options struct {
 // Machine is the running machine. Close it after use.
 type Machine struct {
 	host.Machine
-	close func() error
+	closers []func() error
 }
 
 // Open opens the machine. It needs no privileges; changing it does.
@@ -46,6 +53,9 @@ func Open(o Options) (*Machine, error) {
 	}
 	if o.Dev == "" {
 		o.Dev = "/dev"
+	}
+	if o.Etc == "" {
+		o.Etc = "/etc"
 	}
 	if o.Run == "" {
 		o.Run = "/run"
@@ -59,27 +69,53 @@ func Open(o Options) (*Machine, error) {
 		return nil, errors.Join(host.Fail("open rtnetlink", "the host", err, ""), home.Close())
 	}
 	l.sys = o.Sys
-	dl, err := devlink.New(func() (*netlink.Conn, error) { return dialHome(home, unix.NETLINK_GENERIC) })
-	if err != nil {
-		return nil, errors.Join(host.Fail("open devlink", "the host", err, ""), l.Close(), home.Close())
+	m := &Machine{closers: []func() error{home.Close, l.Close}}
+	dial := func(protocol int) func() (*netlink.Conn, error) {
+		return func() (*netlink.Conn, error) { return dialHome(home, protocol) }
 	}
+	dl, err := devlink.New(dial(unix.NETLINK_GENERIC))
+	if err != nil {
+		return nil, errors.Join(host.Fail("open devlink", "the host", err, ""), m.Close())
+	}
+	m.closers = append(m.closers, dl.Close)
+	et, err := ethtool.New(dial(unix.NETLINK_GENERIC))
+	if err != nil {
+		return nil, errors.Join(host.Fail("open ethtool", "the host", err, ""), m.Close())
+	}
+	m.closers = append(m.closers, et.Close)
+	vd, err := vdpa.New(dial(unix.NETLINK_GENERIC))
+	if err != nil {
+		return nil, errors.Join(host.Fail("open vDPA", "the host", err, ""), m.Close())
+	}
+	ib := nldev.New(dial(unix.NETLINK_RDMA))
+	m.closers = append(m.closers, vd.Close, ib.Close)
+
 	functions := pci.New(o.Sys, !o.Brief)
 	e := eswitches{sys: functions, root: o.Sys, devlink: dl, links: l, brief: o.Brief}
-	return &Machine{
-		Machine: host.Machine{
-			PCI:     pciFunctions{sys: functions, eswitches: e, links: l, udev: o.Run + "/udev/queue"},
-			Devlink: e,
-			Links:   l,
-			RDMA:    rdma{sys: o.Sys, dev: o.Dev},
-			GPUs:    gpus{sys: functions},
-			Netns:   namespaces{home: home},
+	m.Machine = host.Machine{
+		PCI:     pciFunctions{sys: functions, eswitches: e, links: l, udev: o.Run + "/udev/queue"},
+		Devlink: e,
+		Links:   l,
+		Bonds:   bonds{links: l},
+		RDMA:    rdma{sys: o.Sys, dev: o.Dev, etc: o.Etc, client: ib},
+		GPUs:    gpus{sys: functions},
+		Netns:   namespaces{home: home},
+		Settings: settings{
+			eswitches: e, links: l, ethtool: et, vdpa: vd, bus: vdpa.Sys{Root: o.Sys},
 		},
-		close: func() error { return errors.Join(l.Close(), dl.Close(), home.Close()) },
-	}, nil
+		Watch: watch{home: home, devlink: dl},
+	}
+	return m, nil
 }
 
 // Close ends the machine's sockets.
-func (m *Machine) Close() error { return m.close() }
+func (m *Machine) Close() error {
+	var all error
+	for _, c := range slices.Backward(m.closers) {
+		all = errors.Join(all, c())
+	}
+	return all
+}
 
 // dialHome opens a socket in the machine's namespace. The thread is there nearly
 // always, and entering needs privileges that reading does not.

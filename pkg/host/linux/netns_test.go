@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +11,11 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/host/hosttest"
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/netlink/netnstest"
+	"sluice.dev/sluice/pkg/nic"
 )
 
 func nsHandle(ns *os.File) netns.NsHandle { return netns.NsHandle(ns.Fd()) }
@@ -131,11 +134,10 @@ func TestContractInNamespaces(t *testing.T) {
 	netnstest.New(t) // or skip once, not for each rule
 	hosttest.Run(t, func(t *testing.T) hosttest.Fixture {
 		s := software{home: netnstest.New(t), made: map[string]*os.File{}}
-		m := openIn(t, s.home, Options{Sys: t.TempDir(), Run: t.TempDir()})
+		m := openIn(t, s.home, Options{Sys: t.TempDir(), Etc: t.TempDir(), Run: t.TempDir()})
 		const noCard = "a namespace has no PCI functions"
 		const noFault = "this kernel injects no faults"
-		const notYet = "not there yet"
-		return hosttest.Fixture{
+		f := hosttest.Fixture{
 			Machine: m.Machine,
 			Lacks: map[hosttest.Capability]string{
 				hosttest.SRIOV: noCard, hosttest.Eswitch: noCard, hosttest.ModeWithVFs: noCard, hosttest.PortMAC: noCard,
@@ -143,13 +145,35 @@ func TestContractInNamespaces(t *testing.T) {
 				hosttest.Counting: "the kernel does not count its writes", hosttest.Faults: noFault,
 				hosttest.VFSettings: noCard, hosttest.FunctionSettings: noCard, hosttest.Rates: noCard,
 				hosttest.SFs: noCard, hosttest.LAG: noCard,
-				hosttest.Settings: notYet, hosttest.Bonds: notYet, hosttest.RDMAModes: notYet, hosttest.Watch: notYet,
-				hosttest.Uses: notYet,
 			},
 			AddNetns: s.addNetns, DeleteNetns: s.deleteNetns, NotNetns: notNetns(t),
 			AddLink: s.addLink, AddAltName: s.addAltName,
 		}
+		lackBonds(t, &f)
+		lackRDMA(t, &f)
+		return f
 	})
+}
+
+// lackBonds takes bonds from a machine whose kernel has none.
+func lackBonds(t *testing.T, f *hosttest.Fixture) {
+	t.Helper()
+	err := f.Machine.Bonds.AddBond(t.Context(), nic.BondSpec{Name: "slctry", Mode: nic.ActiveBackup})
+	if errors.Is(err, host.ErrNotSupported) {
+		f.Machine.Bonds, f.Lacks[hosttest.Bonds] = nil, err.Error()
+		return
+	}
+	must(t, err)
+	must(t, f.Machine.Bonds.DelBond(t.Context(), "slctry"))
+}
+
+func lackRDMA(t *testing.T, f *hosttest.Fixture) {
+	t.Helper()
+	s, err := f.Machine.RDMA.System(t.Context())
+	must(t, err)
+	if s.Mode == "" {
+		f.Lacks[hosttest.RDMAModes] = "the kernel has no RDMA"
+	}
 }
 
 // The inode number of a namespace that ended is given to another one soon; its

@@ -35,6 +35,33 @@ func (p pciFunctions) Functions(ctx context.Context) ([]host.Function, error) {
 	return out, nil
 }
 
+func (p pciFunctions) Function(ctx context.Context, address string) (host.Function, error) {
+	const op = "read function"
+	if err := begin(ctx, op, address); err != nil {
+		return host.Function{}, err
+	}
+	f, ok := p.sys.Function(address)
+	if !ok {
+		return host.Function{}, refuse(op, address, unix.ENOENT, fmt.Errorf("no such network function: %w", fs.ErrNotExist))
+	}
+	return host.Function(f), nil
+}
+
+func (p pciFunctions) SFs(ctx context.Context) ([]host.SFDevice, error) {
+	if err := begin(ctx, "list", "SFs"); err != nil {
+		return nil, err
+	}
+	list, err := p.sys.SFs()
+	if err != nil {
+		return nil, fail("list", "SFs", err)
+	}
+	out := make([]host.SFDevice, len(list))
+	for i, f := range list {
+		out[i] = host.SFDevice(f)
+	}
+	return out, nil
+}
+
 // sriov says why pf has no SR-IOV to be set; nil when it has.
 func (p pciFunctions) sriov(op, pf string) error {
 	if !p.sys.Exists(pf) {

@@ -11,12 +11,18 @@ import (
 
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/pci"
+	nldev "sluice.dev/sluice/pkg/rdma"
 )
 
 // rdma reads RDMA devices where ib_core shows them
-// (Documentation/ABI/stable/sysfs-class-infiniband). In exclusive mode sysfs
-// shows those of its mount's network namespace only.
-type rdma struct{ sys, dev string }
+// (Documentation/ABI/stable/sysfs-class-infiniband), and what sysfs tells in a file
+// for each thing, over netlink. In exclusive mode sysfs shows those of its mount's
+// network namespace only.
+type rdma struct {
+	sys, dev, etc string
+	client        *nldev.Client
+}
 
 func (r rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 	if err := begin(ctx, "list", "RDMA devices"); err != nil {
@@ -26,7 +32,10 @@ func (r rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 	if err != nil {
 		return nil, fail("list", "RDMA devices", err)
 	}
-	files := r.files()
+	files, told := r.files(), map[string]nldev.Device(nil)
+	if len(names) > 0 {
+		told = r.told(ctx)
+	}
 	out := make([]host.RDMADevice, 0, len(names))
 	for _, name := range names {
 		d := host.RDMADevice{Name: name, Files: files[name]}
@@ -36,14 +45,51 @@ func (r rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 		if err != nil {
 			continue // gone since
 		}
-		if parent := filepath.Base(filepath.Dir(filepath.Dir(target))); nic.IsPCIAddress(parent) {
+		if parent := filepath.Base(filepath.Dir(filepath.Dir(target))); nic.IsPCIAddress(parent) || pci.IsSF(parent) {
 			d.Parent = parent
 		} else {
 			d.Netdev = attribute(r.sys + "/class/infiniband/" + name + "/parent")
 		}
+		if known, ok := told[name]; ok {
+			d.NodeGUID = nldev.GUID(known.NodeGUID)
+			d.Ports = r.ports(ctx, known)
+		}
 		out = append(out, d)
 	}
 	return out, nil
+}
+
+// told is what netlink says of the devices, by name; nothing where there is none to
+// ask (before Linux 4.18).
+func (r rdma) told(ctx context.Context) map[string]nldev.Device {
+	if r.client == nil {
+		return nil
+	}
+	list, err := r.client.Devices(ctx)
+	if err != nil {
+		return nil
+	}
+	out := make(map[string]nldev.Device, len(list))
+	for _, d := range list {
+		out[d.Name] = d
+	}
+	return out
+}
+
+func (r rdma) ports(ctx context.Context, d nldev.Device) []host.RDMAPort {
+	list, err := r.client.Ports(ctx, d.Index)
+	if err != nil {
+		return nil
+	}
+	layer := "Ethernet" // of RoCE and iWARP
+	if d.Protocol == "ib" || d.Protocol == "opa" {
+		layer = "InfiniBand"
+	}
+	out := make([]host.RDMAPort, len(list))
+	for i, p := range list {
+		out[i] = host.RDMAPort{Number: p.Number, LinkLayer: layer, State: p.State, Netdev: p.Netdev}
+	}
+	return out
 }
 
 // files finds the character devices, each of which names its RDMA device in the

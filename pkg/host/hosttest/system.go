@@ -57,7 +57,7 @@ func onePort(t *testing.T, f Fixture) {
 			t.Errorf("by itself %+v, in the list %+v", got, want)
 		}
 	}
-	if n < 3 {
+	if n < 2 { // the PF's own may be of another instance, as mlx5's is
 		t.Errorf("%d ports of a PF with 2 VFs", n)
 	}
 	for _, no := range []nic.Handle{h, nic.PCI(nowhere)} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/vishvananda/netlink/nl"
@@ -96,7 +97,6 @@ func (s settings) setRoCE(ctx context.Context, pf nic.PF, on bool) error {
 	if mode, err := e.mode(h); err != nil || mode == nic.Switchdev {
 		return errors.Join(err, fmt.Errorf("it takes a reload, which ends switchdev mode: %w", unix.EBUSY))
 	}
-	uplink := e.hasUplink(ctx, h)
 	value := func(on bool) devlink.Value {
 		v := devlink.Value{Type: devlink.Bool}
 		if on {
@@ -111,7 +111,13 @@ func (s settings) setRoCE(ctx context.Context, pf nic.PF, on bool) error {
 		// Left as it is, it would come into force with whoever reloads next.
 		return errors.Join(err, d.SetParam(h, paramRoCE, devlink.DriverInit, value(!on)))
 	}
-	return e.await(ctx, h, nic.Legacy, 0, uplink)
+	return until(ctx, limit(0), func() (string, error) {
+		list, err := s.links.Links(ctx)
+		if err != nil || !pf.Uplink.Exists() || slices.ContainsFunc(list, func(l host.Link) bool { return l.Parent == h.Name }) {
+			return "", err
+		}
+		return "the uplink has no netdev", nil
+	})
 }
 
 func (s settings) SetVF(ctx context.Context, pf nic.PF, vf int, name nic.Setting, value string) error {

@@ -123,6 +123,9 @@ func (e eswitches) missingOfSF(ctx context.Context, p host.DevlinkPort, active, 
 	case device.Driver == "" || device.Away:
 		return "", nil
 	}
+	if err := e.enableSF(device.Name); err != nil {
+		return "", err
+	}
 	list, err := e.links.Links(ctx)
 	if err != nil {
 		return "", err
@@ -133,4 +136,31 @@ func (e eswitches) missingOfSF(ctx context.Context, p host.DevlinkPort, active, 
 		}
 	}
 	return "its device has no netdev", nil
+}
+
+// enableSF has an SF's driver make its netdev and RDMA device. Since Linux 6.5 mlx5
+// brings SFs up with nothing but their devlink instance, so that whoever wants
+// something else pays for no more (mlx5/core/main.c, mlx5_init_one_light); before,
+// and with other drivers, there is nothing to switch on.
+func (e eswitches) enableSF(device string) error {
+	h := nic.Handle{Bus: "auxiliary", Name: device}
+	on := devlink.Value{Type: devlink.Bool, Number: 1}
+	changed := false
+	for _, name := range []string{"enable_eth", "enable_rdma"} {
+		p, err := e.devlink.Param(h, name)
+		if v, ok := p.Values[devlink.DriverInit]; err != nil || !ok || v == on {
+			continue
+		}
+		if err := e.devlink.SetParam(h, name, devlink.DriverInit, on); err != nil {
+			return fmt.Errorf("switch on %s of %s: %w", name, h, err)
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	if err := e.devlink.Reload(h); err != nil {
+		return fmt.Errorf("reload %s: %w", h, err)
+	}
+	return nil
 }

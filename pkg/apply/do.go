@@ -72,7 +72,7 @@ func unknown(a plan.Action) error { return fmt.Errorf("do %q: unknown kind of st
 func (d doer) port(a plan.Action) error {
 	switch a := a.(type) {
 	case plan.SetVFs:
-		return d.m.PCI.SetVFs(d.ctx, a.PF.Name, a.To)
+		return explain(a, d.m.PCI.SetVFs(d.ctx, a.PF.Name, a.To))
 	case plan.SetAutoprobe:
 		return d.m.PCI.SetAutoprobe(d.ctx, a.PF.Name, a.To)
 	case plan.SetEswitch:

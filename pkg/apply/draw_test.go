@@ -354,7 +354,7 @@ func (w wisher) vfSettings(pf nic.PF, mode nic.Eswitch, kernel bool) nic.Setting
 			out[name] = w.netdevValue(name)
 		case attribute && mode != nic.Switchdev,
 			(name == nic.RoCE || name == nic.EventQueues) && functions,
-			name == nic.MinRate || name == nic.MaxRate:
+			(name == nic.MinRate || name == nic.MaxRate) && (mode != nic.Switchdev || ratesOver(pf.Driver)):
 			out[name] = functionValue(w.Rand, name)
 		case name == nic.VDPA && kernel && mode == nic.Switchdev:
 			out[name] = pick(w.Rand, "none", "vhost", "virtio")
@@ -445,6 +445,10 @@ func (w wisher) sf(num int) nic.SFSpec {
 func (w wisher) bonds(out *nic.Spec) {
 	r := w.Rand
 	for c, card := range w.n.st.Cards() {
+		if chance(r, 0.1) {
+			apart(out, card.PFs)
+			continue
+		}
 		if len(card.PFs) < 2 || !chance(r, 0.4) {
 			continue
 		}
@@ -472,6 +476,16 @@ func (w wisher) bonds(out *nic.Spec) {
 			})
 		}
 		out.Bonds = append(out.Bonds, b)
+	}
+}
+
+// apart takes all ports out of whatever bond they are in.
+func apart(out *nic.Spec, ports []nic.PF) {
+	for _, pf := range ports {
+		if p := out.PF(pf.Handle); p != nil {
+			none := ""
+			p.Bond = &none
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -243,9 +244,10 @@ func lagged(want *nic.BondSpec, before nic.State) bool {
 	return want != nil && (len(unmetBond(*want, before)) > 0)
 }
 
-// alike is equality in which nothing is nothing, quick where it is given.
+// alike is equality in which nothing is nothing, quick where it is given. A carrier
+// goes with that of others.
 func alike[T any](a, b T) bool {
-	return reflect.DeepEqual(a, b) || cmp.Equal(a, b, cmpopts.EquateEmpty())
+	return reflect.DeepEqual(a, b) || cmp.Equal(a, b, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(nic.Netdev{}, "Carrier"))
 }
 
 // shaken: hardware aggregated the ports of the bond, and does it anew because of
@@ -266,11 +268,11 @@ type keeper struct {
 }
 
 // unnamed: the PF is not touched at all. Hardware may aggregate less, or more, when
-// the other port of its bond changes; and the bond's MTU is its own.
+// the other port of its bond changes, and has another RDMA device then.
 func (k *keeper) unnamed() {
 	old, now := k.old, k.now
 	if k.was != nil {
-		now.LAG = old.LAG
+		now.LAG, now.RDMA = old.LAG, old.RDMA
 	}
 	if k.letter && !alike(old, now) {
 		k.say("not named", cmp.Diff(old, now), "")
@@ -344,6 +346,11 @@ func (k *keeper) vf(i int, not func(string, any, any)) {
 	took := old.MAC.IsZero() && now.Driver != "" && follows(driver) // by its driver
 	if w.MAC == nil && w.LinkMAC == nil && now.MAC != old.MAC && !took {
 		not("MAC", now.MAC, old.MAC)
+	}
+	if k.old.Eswitch != k.now.Eswitch && !ratesOver(driver) {
+		old.Settings = maps.Clone(old.Settings)
+		delete(old.Settings, nic.MinRate)
+		delete(old.Settings, nic.MaxRate)
 	}
 	keptSettings(w.Settings, old.Settings, now.Settings, not)
 	if !old.Netdev.Exists() || !now.Netdev.Exists() {
@@ -438,6 +445,7 @@ func keptBonds(spec nic.Spec, before, after nic.State) (bad []string) {
 			bad = append(bad, fmt.Sprintf("bond %s of ours is left behind without a member", old.Name))
 		default:
 			old.Members = stay
+			old.Active = now.Active // which changes by itself
 			if !alike(old, *now) {
 				bad = append(bad, fmt.Sprintf("bond %s is not named and is not as it was:\n%s", old.Name, cmp.Diff(old, *now)))
 			}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"sluice.dev/sluice/pkg/host"
@@ -114,6 +115,62 @@ func TestLawsOnSim(t *testing.T) {
 	}
 }
 
+// The same with all that a node can have. What a driver offers after a change, and
+// how much, nobody knows beforehand; where it refuses a setting for that, the way
+// back has been tried.
+func TestLawsOnSimWithAll(t *testing.T) {
+	var counts tally
+	unknown := 0
+	for seed := range uint64(nodes(3000)) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		m := &everything{&simulated{sim.RandomNode(seed)}}
+		state := m.observe()
+		spec := (&node{st: state, offers: offered(state)}).wish(r)
+		if len(plan.Check(spec, state)) > 0 || ambiguous(spec, state) || adopts(spec) || !m.able(spec) {
+			counts.Refused++
+			continue
+		}
+		counts.Nodes++
+		err := laws(spec, m, &counts)
+		for _, refusal := range []error{host.ErrNotSupported, host.ErrInvalid, syscall.EPROTONOSUPPORT, syscall.EPERM} {
+			if errors.Is(err, refusal) {
+				unknown++
+				err = nil
+			}
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v\nspec %s\nnode %s", seed, err, asJSON(spec), asJSON(m.observe()))
+		}
+	}
+	t.Logf("%+v, %d with a refusal by the driver", counts, unknown)
+	if counts.Nodes < nodes(3000)/5 || unknown > counts.Nodes/5 {
+		t.Errorf("%d accepted, and %d refused by the driver", counts.Nodes, unknown)
+	}
+}
+
+// everything is a simulated machine on which drivers give settings anew.
+type everything struct{ *simulated }
+
+func (m *everything) foretold() bool { return false }
+
+func (m *everything) clone() machine { return &everything{m.simulated.clone().(*simulated)} }
+
+// offered is the settings that there are on a machine.
+func offered(st nic.State) map[nic.Setting]bool {
+	out := map[nic.Setting]bool{}
+	for _, pf := range st.PFs {
+		for name := range pf.Settings {
+			out[name] = true
+		}
+		for _, v := range pf.VFs {
+			for name := range v.Settings {
+				out[name] = true
+			}
+		}
+	}
+	return out
+}
+
 // acceptableOnSim draws machine and wish until the wish can be had.
 func acceptableOnSim(r *rand.Rand, seed uint64, counts *tally) (*simulated, nic.Spec) {
 	for try := uint64(0); ; try++ {
@@ -191,8 +248,7 @@ func (c *tally) did(s plan.Step) {
 	c.Ops[s.Op()]++
 }
 
-// acceptable draws until a wish is not refused. That a refusal is deserved is
-// looked at on the way.
+// acceptable draws until a wish is not refused.
 func acceptable(r *rand.Rand, counts *tally) (*node, nic.Spec) {
 	for {
 		n := randomNode(r)
@@ -361,7 +417,7 @@ func told(m machine, parts ...[]plan.Step) string {
 	var b strings.Builder
 	for _, s := range slices.Concat(parts...) {
 		switch s.Action.(type) {
-		case plan.SetPF, plan.SetVF, plan.SetSF, plan.AwaitLAG, plan.SetBondMTU:
+		case plan.SetPF, plan.SetVF, plan.SetSF, plan.SetVFMTU, plan.AwaitLAG, plan.SetBondMTU:
 			if !m.foretold() {
 				continue
 			}

@@ -65,9 +65,11 @@ func (n *node) withNetdev(s nic.Settings, driver string) (nic.Settings, nic.Limi
 }
 
 // functionSettings adds those of a port function, and rates, as they are at first.
-func (n *node) functionSettings(s nic.Settings, switchdev bool) nic.Settings {
+func (n *node) functionSettings(s nic.Settings, switchdev, rates bool) nic.Settings {
+	delete(s, nic.MinRate)
+	delete(s, nic.MaxRate)
 	for name, value := range map[nic.Setting]string{nic.MinRate: "0", nic.MaxRate: "0"} {
-		if n.offers[name] {
+		if n.offers[name] && rates {
 			s[name] = value
 		}
 	}
@@ -92,11 +94,11 @@ func (n *node) newVFSettings(pf *nic.PF, v *nic.VF) {
 		}
 	}
 	if n.canFunction(pf) {
-		n.functionSettings(v.Settings, true)
+		n.functionSettings(v.Settings, true, true)
 		n.asleep[nic.VFID{PF: pf.Handle, Index: v.Index}] = attributes
 		return
 	}
-	n.functionSettings(v.Settings, false)
+	n.functionSettings(v.Settings, false, pf.Eswitch != nic.Switchdev || ratesOver(pf.Driver))
 	if pf.Eswitch == nic.Switchdev {
 		n.asleep[nic.VFID{PF: pf.Handle, Index: v.Index}] = attributes
 		return
@@ -131,7 +133,7 @@ func (n *node) vfSettingsOver(pf *nic.PF, v *nic.VF) {
 		maps.Copy(v.Settings, n.asleep[id])
 		delete(n.asleep, id)
 	}
-	n.functionSettings(v.Settings, n.canFunction(pf))
+	n.functionSettings(v.Settings, n.canFunction(pf), pf.Eswitch != nic.Switchdev || ratesOver(pf.Driver))
 }
 
 // portSettingsOver: another profile is attached to the uplink

@@ -53,7 +53,7 @@ func (n *node) sf(pf *nic.PF, id nic.SFID, a plan.Action) error {
 }
 
 func (n *node) newSF(num int) nic.SF {
-	return nic.SF{Num: num, Port: uint32(1<<15 + num), Rep: n.netdev(nic.MAC{}), Settings: n.functionSettings(nic.Settings{}, true)}
+	return nic.SF{Num: num, Port: uint32(1<<15 + num), Rep: n.netdev(nic.MAC{}), Settings: n.functionSettings(nic.Settings{}, true, true)}
 }
 
 func (n *node) activate(pf *nic.PF, f *nic.SF, on bool) {

@@ -71,6 +71,9 @@ func dropsMode(driver string) bool      { return driver == "nfp" }
 func hasSFs(driver string) bool         { return driver == "mlx5_core" }
 func hasLAG(driver string) bool         { return driver == "mlx5_core" }
 
+// ratesOver: VFs have rates in switchdev mode as well.
+func ratesOver(driver string) bool { return driver == "mlx5_core" }
+
 func vfDriver(pf string) string {
 	switch pf {
 	case "ice":

@@ -12,7 +12,7 @@ import (
 
 // TestB17PFsBehindABond: from a bond, which is what a bridge has as its port, to the
 // PFs whose uplinks are in it; the PFs are there all the same, each with its VFs. A
-// bond of other interfaces is none of ours.
+// bond of other interfaces is shown without any.
 func TestB17PFsBehindABond(t *testing.T) {
 	var l lists
 	var bond, other host.Bond
@@ -34,7 +34,7 @@ func TestB17PFsBehindABond(t *testing.T) {
 	want := []nic.Bond{{
 		Netdev: bond.Netdev, Mode: bond.Mode, Others: []string{"eno1"},
 		Members: []nic.Handle{nic.PCI(card + "0"), nic.PCI(card + "1")},
-	}}
+	}, {Netdev: other.Netdev, Mode: other.Mode, Others: []string{"eno2"}}}
 	if d := cmp.Diff(want, s.Bonds); d != "" {
 		t.Error(d)
 	}

@@ -38,7 +38,8 @@ func (j join) subfunctions(h nic.Handle, address string) []nic.SF {
 	return out
 }
 
-// bondsOf lists the bonds that have a PF's uplink as member, and ours.
+// bondsOf lists all bonds: also one that no PF's uplink is a member of may be the
+// one that is wanted, or the one that a PF goes back to.
 func (j join) bondsOf(pfs []nic.PF) []nic.Bond {
 	uplinks := map[int]nic.Handle{}
 	for _, p := range pfs {
@@ -58,9 +59,6 @@ func (j join) bondsOf(pfs []nic.PF) []nic.Bond {
 			} else {
 				bond.Others = append(bond.Others, j.byIndex[m].Name)
 			}
-		}
-		if len(bond.Members) == 0 && !bond.Ours {
-			continue
 		}
 		slices.SortFunc(bond.Members, nic.Handle.Compare)
 		slices.Sort(bond.Others)

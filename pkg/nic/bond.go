@@ -22,7 +22,7 @@ const (
 	IEEE8023AD   BondMode = "802.3ad"
 )
 
-// Bond is a bond of which a PF's uplink is a member, or that sluice has made.
+// Bond is a bond of the host's namespace, whoever made it.
 type Bond struct {
 	Netdev
 	Mode     BondMode `json:"mode"`

@@ -109,6 +109,8 @@ func (c *checker) alike(b string, want nic.BondSpec, spec nic.Spec, state nic.St
 			c.add(h.String(), "whether hardware aggregates it cannot be read", "debugfs at /sys/kernel/debug, and a driver with VF-LAG")
 		}
 		switch {
+		case pf.InfiniBand:
+			c.add(b, fmt.Sprintf("%s is an InfiniBand port, which hardware does not aggregate", h), "Ethernet ports")
 		case pf.Driver != first.pf.Driver:
 			c.add(b, fmt.Sprintf("%s has driver %s and %s has %s", want.Members[0], first.pf.Driver, h, pf.Driver), "one driver")
 		case end.endMode != first.endMode:

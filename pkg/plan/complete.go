@@ -221,7 +221,12 @@ func (g *goal) keep(i int) nic.VFSpec {
 			w.MTU = v.Netdev.MTU
 		}
 	}
-	w.Settings = over(lostBy(ofVF, g.removes() || g.leavesMode(), w.Driver, lasting(ofVF, g.endMode, v.Settings)), w.Settings)
+	have := lasting(ofVF, g.endMode, v.Settings)
+	if g.endMode != g.pf.Eswitch && !g.prof.rates {
+		delete(have, nic.MinRate)
+		delete(have, nic.MaxRate)
+	}
+	w.Settings = over(lostBy(ofVF, g.removes() || g.leavesMode(), w.Driver, have), w.Settings)
 	return w
 }
 

@@ -246,22 +246,19 @@ func (g *goal) setPF(name nic.Setting) Action {
 	return SetPF{g.pf.Handle, name, g.pf.Settings[name], asked(g.want.Settings, g.pf.Limits, name)}
 }
 
-// portSettings are those of the uplink's netdev. What a bond sets of its members
-// is left to it.
+// portSettings are those of the uplink's netdev.
 func (g *goal) portSettings() Action {
 	p := g.pf
 	if !p.Uplink.Exists() {
 		return nil
 	}
 	for _, name := range pending(ofPF, netdev, p.Eswitch, g.want.Settings, p.Settings, p.Limits) {
-		if g.bond == "" || !ofBond(name) {
-			return g.setPF(name)
-		}
+		return g.setPF(name)
 	}
 	return nil
 }
 
-// ofBond: a bond says it for its members.
+// ofBond: a bond says it for its members, and Check lets nobody else.
 func ofBond(name nic.Setting) bool { return name == nic.AdminLink || name == nic.LinkMTU }
 
 // flip takes the drivers from all VFs and then sets the mode.

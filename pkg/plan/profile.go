@@ -27,6 +27,9 @@ type profile struct {
 	// newChannels: a change of the mode gives the uplink another number of channels.
 	newChannels bool
 
+	// rates: VFs have rates in switchdev mode too.
+	rates bool
+
 	// tellsLAG: the driver says whether hardware aggregates (nic.PF.LAG).
 	tellsLAG bool
 }
@@ -45,8 +48,8 @@ func profileOf(pf nic.PF) profile {
 		// (mlx5_eswitch_clear_vf_vports_info). mlx5_eswitch_get_vport_config
 		// reports what was set by the PF alone. lag/debugfs.c tells of VF-LAG. The
 		// uplink as a representor has parameters of its own (en_rep.c,
-		// MLX5E_REP_PARAMS_DEF_NUM_CHANNELS).
-		return profile{vfDriver: "mlx5_core", newChannels: true, tellsLAG: true}
+		// MLX5E_REP_PARAMS_DEF_NUM_CHANNELS), and rates are esw/qos.c's in both modes.
+		return profile{vfDriver: "mlx5_core", newChannels: true, rates: true, tellsLAG: true}
 	case "ice":
 		// "Changing eswitch mode is allowed only if there is no VFs created"
 		// (intel/ice/ice_eswitch.c, ice_eswitch_mode_set). ice_get_vf_cfg reports

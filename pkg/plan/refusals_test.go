@@ -74,6 +74,7 @@ func bondRefusals() map[string]journey {
 		"unequal RoCE": with(func(_ *nic.Spec, st *nic.State) {
 			st.PFs[0].Settings, st.PFs[1].Settings = nic.Settings{nic.RoCE: "on"}, nic.Settings{nic.RoCE: "off"}
 		}),
+		"bond of InfiniBand":                with(func(_ *nic.Spec, st *nic.State) { st.PFs[0].InfiniBand, st.PFs[1].InfiniBand = true, true }),
 		"unequal drivers":                   with(func(_ *nic.Spec, st *nic.State) { st.PFs[1].Driver = "ice" }),
 		"LAG in legacy mode":                with(func(s *nic.Spec, _ *nic.State) { s.PFs[0].Eswitch, s.PFs[1].Eswitch = nic.Legacy, nic.Legacy }),
 		"LAG that nobody tells of":          with(func(_ *nic.Spec, st *nic.State) { st.PFs[0].LAG = "" }),

@@ -3,11 +3,13 @@ package plan
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +102,13 @@ func TestJourneys(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, name, p.String())
+			for _, s := range p.Steps {
+				var back Step
+				b, err := json.Marshal(s)
+				if err := errors.Join(err, json.Unmarshal(b, &back)); err != nil || back != s {
+					t.Errorf("%s is read back as %#v, want %#v (%v)", b, back, s, err)
+				}
+			}
 		})
 	}
 }
@@ -270,12 +279,42 @@ func TestBackAndSpare(t *testing.T) {
 	}
 }
 
+// Who goes back leaves an SF in use as it is, also one that there was not before,
+// but for its representor.
+func TestSpareSFs(t *testing.T) {
+	p := pf(handle(0), "mlx5_core", nic.Switchdev, 0)
+	p.SFs = []nic.SF{{Num: 3, Active: true, MAC: mac(3), Rep: nic.Netdev{Ifindex: 7, MTU: 9000}}}
+	back := Back(one(p), nic.Freeze(one(p)))
+	p.SFs[0].Owner, p.SFs[0].MAC, p.SFs[0].Rep.MTU = "default/a", mac(4), 1500
+	p.SFs = append(p.SFs, nic.SF{Num: 5, Active: true, Owner: "default/b"}, nic.SF{Num: 6})
+	want := []string{"set representor MTU of pci/0000:03:00.0 sf 3 to 9000", "remove pci/0000:03:00.0 sf 6"}
+	var got []string
+	for state := one(p); ; {
+		s, more := Next(Spare(back, state), state)
+		if !more {
+			break
+		}
+		got, state = append(got, s.String()), s.Predict(state)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if d := gocmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
 func TestImpact(t *testing.T) {
 	bound := pf(handle(0), "mlx5_core", nic.Legacy, 2)
 	bound.VFs[0].Netdev.Up = true
 	used := pf(handle(0), "mlx5_core", nic.Legacy, 2)
 	used.VFs[1].Owner = "default/a"
+	sfs := pf(handle(0), "mlx5_core", nic.Switchdev, 0)
+	sfs.SFs = []nic.SF{
+		{Num: 3, Active: true, Owner: "default/a", Rep: nic.Netdev{Ifindex: 7, Up: true}},
+		{Num: 4, Active: true, Netdev: nic.Netdev{Ifindex: 8}},
+	}
 	id := func(i int) nic.VFID { return nic.VFID{PF: handle(0), Index: i} }
+	sf := func(i int) nic.SFID { return nic.SFID{PF: handle(0), Num: i} }
 	tests := []struct {
 		pf   nic.PF
 		step Action
@@ -293,6 +332,19 @@ func TestImpact(t *testing.T) {
 		{bound, SetVFMTU{id(1), 1500, 9000}, None},
 		{used, SetVFMTU{id(1), 1500, 9000}, Drain},
 		{used, SetRepMTU{id(1), 1500, 9000}, None},
+		{used, SetVF{id(1), nic.Trust, "off", "on"}, Drain},
+		{used, SetPF{handle(0), nic.RoCE, "on", "off"}, Drain},
+		{bound, SetPF{handle(0), nic.RoCE, "on", "off"}, LinkFlap},
+		{bound, SetPF{handle(0), nic.TCOffload, "on", "off"}, None},
+		{sfs, SetEswitch{handle(0), nic.Switchdev, nic.Legacy}, Drain},
+		{sfs, SetSFActive{sf(3), false}, Drain},
+		{sfs, SetSFMAC{sf(3), mac(1), mac(2)}, Drain},
+		{sfs, SetSFMTU{sf(3), 1500, 9000}, Drain},
+		{sfs, SetSF{sf(3), nic.MaxRate, "0", "100"}, Drain},
+		{sfs, DelSF{sf(3)}, Drain},
+		{sfs, SetSFRepMTU{sf(3), 1500, 9000}, LinkFlap},
+		{sfs, SetSFActive{sf(4), false}, LinkFlap},
+		{sfs, AddSF{sf(5)}, None},
 	}
 	for _, tt := range tests {
 		if got := (Step{tt.step}).Impact(one(tt.pf)); got != tt.want {

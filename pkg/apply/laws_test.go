@@ -35,7 +35,10 @@ type machine interface {
 
 // nodes is how many random nodes a test looks at, when it takes its time.
 func nodes(long int) int {
-	if testing.Short() || slow {
+	switch {
+	case slow:
+		return long / 100
+	case testing.Short():
 		return long / 20
 	}
 	return long

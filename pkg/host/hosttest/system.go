@@ -139,7 +139,11 @@ func rdmaSystem(t *testing.T, f Fixture) nic.RDMA {
 
 func rdmaAtBoot(t *testing.T, f Fixture) {
 	was := rdmaSystem(t, f)
-	for _, m := range []nic.RDMAMode{nic.RDMAExclusive, nic.RDMAShared} {
+	modes := []nic.RDMAMode{nic.RDMAExclusive, nic.RDMAShared}
+	if was.AtBoot == "" {
+		modes = append(modes, "") // there was none, and there is none again
+	}
+	for _, m := range modes {
 		set := func() { must(t, f.Machine.RDMA.SetModeAtBoot(t.Context(), m)) }
 		set()
 		if got := rdmaSystem(t, f); got.AtBoot != m || got.Mode != was.Mode {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,29 +79,45 @@ const modeFile = "zz-sluice-rdma.conf"
 
 // SetModeAtBoot writes the parameter of ib_core, which is read when it is loaded.
 func (r rdma) SetModeAtBoot(ctx context.Context, m nic.RDMAMode) error {
-	op := fmt.Sprintf("set the mode %s at boot", m)
+	op := fmt.Sprintf("set the mode %q at boot", string(m))
 	if err := begin(ctx, op, rdmaObject); err != nil {
 		return err
 	}
-	if err := checkMode(op, m); err != nil || r.atBoot() == m {
-		return err
+	if m != "" {
+		if err := checkMode(op, m); err != nil {
+			return err
+		}
 	}
-	n := 0
-	if m == nic.RDMAShared {
-		n = 1
+	if r.atBoot() == m {
+		return nil
 	}
 	folder := r.etc + "/modprobe.d"
-	err := os.MkdirAll(folder, 0o755)
-	if err == nil {
-		err = replace(folder+"/"+modeFile, fmt.Sprintf("# written by sluice\noptions ib_core netns_mode=%d\n", n))
-	}
-	if err != nil {
+	if err := writeMode(folder, m); err != nil {
 		return fail(op, rdmaObject, err)
 	}
 	if got := r.atBoot(); got != m {
 		return refuse(op, rdmaObject, 0, fmt.Errorf("another file in %s says %s, and has the last word: %w", folder, got, host.ErrNotSupported))
 	}
 	return nil
+}
+
+// writeMode writes our file, or for no mode takes it away.
+func writeMode(folder string, m nic.RDMAMode) error {
+	path := folder + "/" + modeFile
+	if m == "" {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	n := 0
+	if m == nic.RDMAShared {
+		n = 1
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return replace(path, fmt.Sprintf("# written by sluice\noptions ib_core netns_mode=%d\n", n))
 }
 
 // replace writes a file beside its place and renames it: it is whole or as before.

@@ -147,7 +147,7 @@ func TestRDMAModeAtBoot(t *testing.T) {
 		t.Errorf("without files: %q", got)
 	}
 	ctx := t.Context()
-	for _, m := range []nic.RDMAMode{nic.RDMAExclusive, nic.RDMAShared} {
+	for _, m := range []nic.RDMAMode{"", nic.RDMAExclusive, "", nic.RDMAShared} {
 		must(t, r.SetModeAtBoot(ctx, m))
 		if got := r.atBoot(); got != m {
 			t.Errorf("%q after it was set to %q", got, m)

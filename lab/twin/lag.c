@@ -141,13 +141,33 @@ static bool is_ready(const struct twin_lag *lag)
 	return lag->dev[0] && lag->dev[1];
 }
 
+static bool has_bound_vfs(struct twin_port *port)
+{
+	bool bound = false;
+	unsigned int i;
+
+	mutex_lock(&port->info_lock);
+	for (i = 0; i < port->num_vfs && !bound; i++)
+		bound = port->vports[i].func;
+	mutex_unlock(&port->info_lock);
+	return bound;
+}
+
+/*
+ * The firmware makes no LAG over VFs that run: the driver only guesses so from the
+ * refusal ("Make sure all VFs are unbound"), and tries again when the bond says
+ * something else. VFs bound later do no harm.
+ */
 static int create(struct twin_lag *lag)
 {
 	unsigned int i;
 	int err = 0;
 
-	for (i = 0; i < TWIN_PORTS && !err; i++)
+	for (i = 0; i < TWIN_PORTS && !err; i++) {
 		err = twin_fault(lag->func[i]->port, TWIN_OP_LAG_CREATE, NULL);
+		if (!err && has_bound_vfs(lag->func[i]->port))
+			err = -EINVAL;
+	}
 	return err;
 }
 

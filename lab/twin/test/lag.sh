@@ -7,6 +7,8 @@ ip -all netns del
 fresh
 p0=$(pf_dev $A) p1=$(pf_dev $B)
 cables
+# VFs are not bound but where it is said
+for pf in $A $B; do put $sys/$pf/sriov_drivers_autoprobe 0; done
 
 # before
 is "disabled at first" "$(lag $A state)" disabled
@@ -143,14 +145,14 @@ for pf in $A $B; do numvfs $pf 2; done
 r0=$(rep $A 0) q0=$(rep $B 0)
 for dev in "$p0" "$p1"; do ethtool -K "$dev" hw-tc-offload on; done
 for dev in "$r0" "$q0"; do ip link set "$dev" up && tc qdisc add dev "$dev" ingress; done
-pod a "$(vf_dev $A 0)" 10.0.0.1
-pod b "$(vf_dev $B 0)" 10.0.0.2
+seats
 still_far a
 still_far b
-put $debug/$A/fail "lag_create EIO 1000"
+dmesg -C
 bond active-backup "$p0" "$p1"
 block_on 77
-stays "bond up, LAG not" disabled
+stays "VFs bound first: bond up, LAG not" disabled
+like "why" "$(dmesg)" "mlx5_core $A: Failed to create LAG \(-22\)"
 to() { echo action mirred egress redirect dev "$1"; }
 does "VF to the bond" tc filter add dev "$r0" ingress protocol ip flower skip_sw $(to bond0)
 does "VF of the other port to the bond" tc filter add dev "$q0" ingress protocol ip flower skip_sw $(to bond0)
@@ -175,15 +177,25 @@ ip link del bond1
 ip link del v0
 tc filter del dev "$r0" ingress
 tc filter del dev "$q0" ingress
+no_seats
+stays "VFs unbound: nobody tells the driver" disabled
+cut 1
+mend 1
+active "a link goes and comes"
+seats
+stays "VFs bound in LAG" active
 block_off
-put $debug/$A/clear 1
 
 # with LAG: the bond is both wires
 bond_away
+no_seats
 bond active-backup "$p0" "$p1"
 block_on 77
 active "LAG"
 within 20 "by port 0" mapping_is 1
+seats
+still_far a
+still_far b
 does "from either wire to a VF" tc filter add block 77 protocol ip flower skip_sw dst_mac "$(mac_in a)" $(to "$r0")
 like "both took it" "$(tc filter show block 77)" 'in_hw in_hw_count 2'
 does "to the other port's VF" tc filter add block 77 prio 1 protocol ip flower skip_sw dst_mac "$(mac_in b)" $(to "$q0")
@@ -191,10 +203,12 @@ does "VF to the bond" tc filter add dev "$r0" ingress protocol ip flower skip_sw
 does "VF of the other port to the bond" tc filter add dev "$q0" ingress protocol ip flower skip_sw $(to bond0)
 does "VF to the other port's uplink" tc filter add dev "$r0" ingress prio 9 protocol ip flower skip_sw $(to "$p1")
 tx0=$(counter $A p0 rx_unicast_packets) tx1=$(counter $B p1 rx_unicast_packets)
+miss=$(($(counter $A pf0vf0 miss_packets) + $(counter $B pf1vf0 miss_packets)))
 does "VF of port 0 and far" pings a 3
 does "VF of port 1 and far, by wire 0" pings b 3
 is "all by wire 0" "$(($(counter $A p0 rx_unicast_packets) - tx0)) $(($(counter $B p1 rx_unicast_packets) - tx1))" "6 0"
-is "no representor saw it" "$(counter $A pf0vf0 miss_packets) $(counter $B pf1vf0 miss_packets)" "0 0"
+miss=$(($(counter $A pf0vf0 miss_packets) + $(counter $B pf1vf0 miss_packets) - miss))
+[ $miss -le 3 ] && ok "the representors saw $miss frames" || bad "the representors saw $miss frames"
 drops=$(counter $B p1 tx_drops)
 ip netns exec far ping -b -c 3 -i 0.2 -W 1 10.0.0.255 >/dev/null 2>&1 # to both wires
 [ "$(($(counter $B p1 tx_drops) - drops))" -ge 3 ] && ok "what comes by the unused wire is dropped" || bad "the unused wire is open"
@@ -213,15 +227,19 @@ ip link set "$p1" nomaster
 disabled "one port only"
 tc filter del dev "$q0" ingress
 does "a rule while LAG is not" tc filter add dev "$q0" ingress protocol ip flower skip_sw action drop
+no_seats
 ip link set "$p1" down
 ip link set "$p1" master bond0
 active "LAG"
+seats
+still_far b
 miss=$(counter $B pf1vf0 miss_packets)
 pings b 2 >/dev/null
 [ "$(($(counter $B pf1vf0 miss_packets) - miss))" -ge 2 ] && ok "it is not found in LAG" || bad "it is found in LAG"
 for dev in "$r0" "$q0"; do tc filter del dev "$dev" ingress; done
 block_off
 bond_away
+no_seats
 
 # balance-xor hashes
 ip netns exec far ip link set s0 nomaster
@@ -229,8 +247,9 @@ ip netns exec far ip link set s1 nomaster
 far_bond balance-xor
 bond "balance-xor xmit_hash_policy layer2+3" "$p0" "$p1"
 block_on 77
-still_far a
 active "balance-xor"
+seats
+still_far a
 within 20 "both ports send" mapping_is "1 2"
 tc filter add block 77 protocol ip flower skip_sw $(to "$r0") || bad "rule"
 tc filter add dev "$r0" ingress protocol ip flower skip_sw $(to bond0) || bad "rule"
@@ -254,8 +273,6 @@ bond_away
 ip -n far link del fb
 
 # over OVS, with LACP; the bond was there first, modes and VFs come after
-ip netns del a
-ip netns del b
 for pf in $A $B; do
 	numvfs $pf 0
 	mode $pf legacy
@@ -278,8 +295,7 @@ for dev in "$r0" "$q0"; do
 	ip link set "$dev" up
 	ovs-vsctl add-port br0 "$dev"
 done
-pod a "$(vf_dev $A 0)" 10.0.0.1
-pod b "$(vf_dev $B 0)" 10.0.0.2
+seats
 does "pod to far" in_pod a ping -c 3 -i 0.2 -W 5 10.0.0.9
 does "pod on the other port to far" in_pod b ping -c 3 -i 0.2 -W 5 10.0.0.9
 does "pod to pod" in_pod a ping -c 3 -i 0.2 -W 5 10.0.0.2

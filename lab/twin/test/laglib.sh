@@ -43,6 +43,23 @@ mapping_is() {
 	[ "$got" = "$1" ] || [ "$got" = "1:$1 2:$1" ]
 }
 
+# bind PF, unbind PF: all its VFs
+bind() { local v; for v in "$sys/$1"/virtfn*; do put /sys/bus/pci/drivers/mlx5_core/bind "$(basename "$(readlink "$v")")"; done; }
+unbind() { local v; for v in "$sys/$1"/virtfn*; do put /sys/bus/pci/drivers/mlx5_core/unbind "$(basename "$(readlink "$v")")"; done; }
+# seats: the first VF of each port in a pod
+seats() {
+	local pod
+	bind $A
+	bind $B
+	for pod in a b; do ip netns del $pod 2>/dev/null; done
+	pod a "$(vf_dev $A 0)" 10.0.0.1
+	pod b "$(vf_dev $B 0)" 10.0.0.2
+}
+no_seats() {
+	unbind $A
+	unbind $B
+}
+
 # cables: a switch in namespace far, 10.0.0.9 behind it, cabled to both ports
 cables() {
 	local i

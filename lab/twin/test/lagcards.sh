@@ -6,6 +6,7 @@ fresh
 C=1000:00:01.0 D=1000:00:01.1
 for pf in $A $B $C $D; do mode $pf switchdev; done
 a=$(pf_dev $A) b=$(pf_dev $B) c=$(pf_dev $C) d=$(pf_dev $D)
+put $sys/$A/sriov_drivers_autoprobe 0 # no LAG with bound VFs
 numvfs $A 1
 r=$(rep $A 0)
 tc qdisc add dev "$r" ingress

@@ -43,9 +43,18 @@ mapping_is() {
 	[ "$got" = "$1" ] || [ "$got" = "1:$1 2:$1" ]
 }
 
-# bind PF, unbind PF: all its VFs
-bind() { local v; for v in "$sys/$1"/virtfn*; do put /sys/bus/pci/drivers/mlx5_core/bind "$(basename "$(readlink "$v")")"; done; }
-unbind() { local v; for v in "$sys/$1"/virtfn*; do put /sys/bus/pci/drivers/mlx5_core/unbind "$(basename "$(readlink "$v")")"; done; }
+# bind PF, unbind PF: all its VFs; with autoprobe off only an override binds one
+bind() {
+	local vf
+	for vf in "$sys/$1"/virtfn*; do
+		put "$vf/driver_override" mlx5_core
+		put /sys/bus/pci/drivers_probe "$(basename "$(readlink "$vf")")"
+	done
+}
+unbind() {
+	local vf
+	for vf in "$sys/$1"/virtfn*; do put "$vf/driver/unbind" "$(basename "$(readlink "$vf")")"; done
+}
 # seats: the first VF of each port in a pod
 seats() {
 	local pod

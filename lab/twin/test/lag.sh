@@ -180,8 +180,9 @@ tc filter del dev "$q0" ingress
 no_seats
 stays "VFs unbound: nobody tells the driver" disabled
 cut 1
+within 20 "the bond sees a link go" grep -q down "/sys/class/net/$p1/bonding_slave/mii_status"
 mend 1
-active "a link goes and comes"
+active "and the driver hears of it"
 seats
 stays "VFs bound in LAG" active
 block_off

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice.dev/sluice/pkg/host/sim"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/plan"
 )
@@ -175,35 +177,74 @@ func variety(t *testing.T) (nodes []*node, specs []nic.Spec) {
 	return nodes, specs
 }
 
+// stage is a machine with a runner on it, from the beginning.
+type stage func() (func() nic.State, *Runner)
+
+func (n *node) stage(t *testing.T) stage {
+	return func() (func() nic.State, *Runner) {
+		m, r := newSeam(t, n)
+		return m.observe, r
+	}
+}
+
 // Killed anywhere, of twenty varied plans, the run is finished by the next one, or
 // by Resume, or taken back by Rollback, as if nothing had happened.
 func TestKilledAtEveryStep(t *testing.T) {
 	machines, specs := variety(t)
 	deaths := 0
 	for i, n := range machines {
-		for at := 0; ; at++ {
-			if (testing.Short() || slow) && at%7 != i%7 && at > 0 {
-				if at > 400 {
-					break
-				}
-				continue
-			}
-			bad, died := killedAt(t, n, specs[i], at)
-			if !died {
-				break
-			}
-			deaths++
-			if len(bad) > 0 {
-				t.Fatalf("plan %d killed at %d: %s\nspec %s\nnode %s", i, at, strings.Join(bad, "\n"), asJSON(specs[i]), asJSON(n.st))
-			}
-		}
+		deaths += killedEverywhere(t, i, n.stage(t), specs[i])
 	}
 	t.Logf("%d deaths", deaths)
 }
 
-func killedAt(t *testing.T, n *node, spec nic.Spec, at int) (bad []string, died bool) {
-	before := n.observe()
-	var back []string
+// The same on the simulated machine.
+func TestKilledAtEveryStepOnSim(t *testing.T) {
+	deaths, plans := 0, 0
+	for seed := uint64(0); plans < 20; seed++ {
+		s := sim.RandomNode(seed)
+		state := (&simulated{s}).observe()
+		spec := (&node{st: state, offers: offered(state)}).wish(rand.New(rand.NewPCG(seed, 12)))
+		if len(plan.Check(spec, state)) > 0 || ambiguous(spec, state) || adopts(spec) {
+			continue
+		}
+		start := func() (func() nic.State, *Runner) {
+			b := benchOf(t, s.Clone())
+			b.R.Progress = nil
+			return b.observe, b.R
+		}
+		_, whole := start()
+		if res, err := whole.Run(t.Context(), spec); err != nil || len(res.Scopes) == 0 || res.Scopes[0].Steps < 8 {
+			continue // the driver offers something not, or it is too short
+		}
+		deaths += killedEverywhere(t, plans, start, spec)
+		plans++
+	}
+	t.Logf("%d deaths", deaths)
+}
+
+// killedEverywhere kills a run at each place there is, or with less time at some,
+// and counts them.
+func killedEverywhere(t *testing.T, i int, start stage, spec nic.Spec) (deaths int) {
+	t.Helper()
+	for at := 0; at < 1000; at++ {
+		if (testing.Short() || slow) && at%7 != i%7 {
+			continue
+		}
+		bad, died := killedAt(t, start, spec, at)
+		if !died {
+			return deaths
+		}
+		deaths++
+		if len(bad) > 0 {
+			t.Fatalf("plan %d killed at %d: %s\nspec %s", i, at, strings.Join(bad, "\n"), asJSON(spec))
+		}
+	}
+	t.Fatalf("plan %d has no end", i)
+	return deaths
+}
+
+func killedAt(t *testing.T, start stage, spec nic.Spec, at int) (bad []string, died bool) {
 	for name, next := range map[string]func(*Runner) (Result, error){
 		"run again": func(r *Runner) (Result, error) { return r.Run(t.Context(), spec) },
 		"resumed":   func(r *Runner) (Result, error) { return r.Resume(t.Context()) },
@@ -211,19 +252,20 @@ func killedAt(t *testing.T, n *node, spec nic.Spec, at int) (bad []string, died 
 			return r.Rollback(t.Context(), 1)
 		},
 	} {
-		m, runner := newSeam(t, n)
+		observe, runner := start()
+		before := observe()
 		_, _, died = runner.until(at, func() (Result, error) { return runner.Run(t.Context(), spec) })
 		if !died {
 			return nil, false
 		}
 		res, err := next(runner)
-		after := m.observe()
+		after := observe()
 		switch {
 		case err != nil || res.Outcome != Reached || res.TookOver != 1:
 			bad = append(bad, fmt.Sprintf("%s: %+v, %v", name, res, err))
 		case name == "rolled back":
 			for _, s := range unlike(plan.Complete(spec, before), before, after) {
-				back = append(back, name+": "+s)
+				bad = append(bad, name+": "+s)
 			}
 		default:
 			for _, s := range append(unmet(spec, after), kept(spec, before, after, false)...) {
@@ -234,7 +276,7 @@ func killedAt(t *testing.T, n *node, spec nic.Spec, at int) (bad []string, died 
 			bad = append(bad, fmt.Sprintf("%s: still interrupted: %v, %v", name, open, err))
 		}
 	}
-	return append(bad, back...), true
+	return bad, true
 }
 
 // A VF or SF in use is never taken, unless whoever had it is said to have gone.
@@ -389,6 +431,28 @@ func TestKilledOverAndOver(t *testing.T) {
 		bad := append(unmet(last, after), kept(last, before, after, false)...)
 		if err != nil || res.Outcome != Reached || len(bad) > 0 {
 			t.Fatalf("seed %d: %+v, %v\n%s\n%s\nlast %s\nnode %s", seed, res, err, strings.Join(bad, "\n"), strings.Join(story, "\n"), asJSON(last), asJSON(before))
+		}
+	}
+}
+
+// A probe that says no takes back all scopes, whatever they had reached.
+func TestProbeTakesAllBack(t *testing.T) {
+	no := errors.New("no route to the API server")
+	for seed := range uint64(nodes(1000)) {
+		r := rand.New(rand.NewPCG(seed, 10))
+		var counts tally
+		n, spec := acceptable(r, &counts)
+		before := n.observe()
+		m, runner := newSeam(t, n)
+		runner.Parallel = chance(r, 0.5)
+		runner.Probe = func(context.Context) error { return no }
+		res, err := runner.Run(t.Context(), spec)
+		if len(m.wrote) == 0 {
+			continue
+		}
+		bad := unlike(plan.Complete(spec, before), before, m.observe())
+		if res.Outcome != RolledBack || !errors.Is(err, no) || len(bad) > 0 {
+			t.Fatalf("seed %d: %+v, %v\n%s\nspec %s\nnode %s", seed, res, err, strings.Join(bad, "\n"), asJSON(spec), asJSON(before))
 		}
 	}
 }

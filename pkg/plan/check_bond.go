@@ -162,19 +162,6 @@ func (c *checker) shaken(spec nic.Spec, state nic.State) {
 	}
 }
 
-func endsLAG(h nic.Handle, spec nic.Spec, state nic.State) bool {
-	g := endOf(h, spec, state)
-	return !g.stays || g.leavesMode()
-}
-
-func endOf(h nic.Handle, spec nic.Spec, state nic.State) *goal {
-	want := nic.PFSpec{Handle: h}
-	if w := spec.PF(h); w != nil {
-		want = *w
-	}
-	return goalIn(spec, want, *state.PF(h), state)
-}
-
 func (g *goal) roceAtEnd() string {
 	if value, ok := g.want.Settings[nic.RoCE]; ok {
 		return value

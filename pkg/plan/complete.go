@@ -12,10 +12,10 @@ import (
 // which is turned off while VFs are made; drivers, addresses, MTUs and settings of
 // VFs that lose their driver or are made anew for a change of the mode (a
 // representor outlives the driver of its VF); SFs, which a detour through legacy
-// mode takes; bonds of ours that lose all their ports, which go, and bonds whose LAG
-// ends with the mode of a port, which is to be there again. VFs that come
-// from a change of their count are new, and get the drivers that the kernel would
-// have given them. Nothing is added that the steps leave alone.
+// mode takes; bonds of ours that lose all their ports, which go; and bonds whose LAG
+// ends with the mode of a port, which is to be there again. VFs that come from a
+// change of their count are new, and get the drivers that the kernel would have
+// given them. Nothing is added that the steps leave alone.
 //
 // Before is the state before the change was first begun: after an interruption
 // it is the one in the journal, not the one that is found. Complete does not
@@ -44,99 +44,11 @@ func Complete(spec nic.Spec, before nic.State) nic.Spec {
 	return out
 }
 
-// shaken lists the bonds in hardware that spec does not name and whose LAG ends on
-// its way, as a port changes its mode: they are to be in hardware again, if they
-// can be with what is wanted of their ports.
-func shaken(spec nic.Spec, before nic.State) []nic.BondSpec {
-	var out []nic.BondSpec
-	for _, b := range before.Bonds {
-		named := slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == b.Name })
-		if named || !active(b, before) || shakes(b.Members, spec, before) == nil {
-			continue
-		}
-		if _, _, differ := modesDiffer(b.Members, spec, before); differ {
-			continue // Check refuses it
-		}
-		for _, f := range nic.Freeze(before, b.Members...).Bonds {
-			f.Software = !aggregable(b.Members, spec, before)
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// active: hardware aggregates the ports of b.
-func active(b nic.Bond, state nic.State) bool {
-	return len(b.Members) > 0 && !slices.ContainsFunc(b.Members, func(h nic.Handle) bool {
-		pf := state.PF(h)
-		return pf == nil || pf.LAG != nic.LAGActive
-	})
-}
-
-// shakes is the first of ports that stays in its bond and changes its mode, nil
-// for none.
-func shakes(ports []nic.Handle, spec nic.Spec, before nic.State) *nic.Handle {
-	for i, h := range ports {
-		want, pf := spec.PF(h), before.PF(h)
-		if want == nil || pf == nil {
-			continue
-		}
-		if g := goalIn(spec, *want, *pf, before); g.stays && g.leavesMode() {
-			return &ports[i]
-		}
-	}
-	return nil
-}
-
-// aggregable: at the end the ports are all there, and in a mode that hardware
-// aggregates in.
-func aggregable(ports []nic.Handle, spec nic.Spec, before nic.State) bool {
-	return !slices.ContainsFunc(ports, func(h nic.Handle) bool {
-		g := endOf(h, spec, before)
-		return !g.stays || g.endMode != nic.Switchdev && g.endCount > 0
-	})
-}
-
-// modesDiffer finds two ports that stay and are not to be in one mode.
-func modesDiffer(ports []nic.Handle, spec nic.Spec, before nic.State) (a, b *goal, differ bool) {
-	for _, h := range ports {
-		g := endOf(h, spec, before)
-		switch {
-		case !g.stays:
-		case a == nil:
-			a = g
-		case g.endMode != a.endMode:
-			return a, g, true
-		}
-	}
-	return nil, nil, false
-}
-
-// emptied lists the bonds of ours that all their ports leave, and bonds in hardware
-// that one does: without it the others have no LAG either, so that they go back
-// together.
-func emptied(spec nic.Spec, before nic.State) []nic.BondSpec {
-	var out []nic.BondSpec
-	for _, b := range before.Bonds {
-		named := slices.ContainsFunc(spec.Bonds, func(w nic.BondSpec) bool { return w.Name == b.Name })
-		leaves := func(h nic.Handle) bool {
-			want := spec.PF(h)
-			return want != nil && want.Bond != nil && *want.Bond != b.Name
-		}
-		stays := func(h nic.Handle) bool { return !leaves(h) }
-		gone := b.Ours && len(b.Members) > 0 && len(b.Others) == 0 && !slices.ContainsFunc(b.Members, stays)
-		if !named && (gone || active(b, before) && slices.ContainsFunc(b.Members, leaves)) {
-			out = append(out, nic.BondSpec{Name: b.Name, Mode: b.Mode, Members: slices.Clone(b.Members), Absent: true})
-		}
-	}
-	return out
-}
-
+// complete is Complete for one PF.
 func (g *goal) complete() nic.PFSpec {
 	pf := g.pf
 	g.want.VFs = slices.Clone(g.want.VFs)
-	remade := g.removes() || len(pf.VFs) == 0
-	makes := g.endCount > 0 && remade
+	makes := g.endCount > 0 && (g.removes() || len(pf.VFs) == 0)
 	if makes || g.removes() {
 		g.want.VFCount = &g.endCount
 		// Some drivers fall back to legacy mode with their last VF.

@@ -521,8 +521,14 @@ static const struct net_device_ops twin_nic_ops = {
 	.ndo_get_vf_stats = get_vf_stats,
 };
 
-/* No address to set: mlx5e_netdev_ops_rep has no ndo_set_mac_address. */
+/*
+ * mlx5 en_rep.c, mlx5e_netdev_ops_rep: there is an address to set in 7.2, not in
+ * 6.12.
+ */
 static const struct net_device_ops twin_rep_ops = {
+#if TWIN_7
+	.ndo_set_mac_address = eth_mac_addr,
+#endif
 	.ndo_open = rep_open,
 	.ndo_stop = rep_stop,
 	.ndo_start_xmit = nic_xmit,

@@ -56,7 +56,6 @@ func labSwitch(t *testing.T, pfs []nic.PF) hosttest.SwitchFixture {
 		return s.PF(h).Uplink.Ifindex
 	}
 	f.Lacks[hosttest.OwnUplink] = "mlx5's uplink is a port of an instance on the auxiliary bus (en/devlink.c, mlx5e_create_devlink)"
-	f.Lacks[hosttest.RepMAC] = "mlx5's representors have no ndo_set_mac_address (en_rep.c, mlx5e_netdev_ops_rep)"
 	return f
 }
 

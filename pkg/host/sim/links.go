@@ -277,7 +277,9 @@ func (n *links) SetVFMAC(ctx context.Context, ifindex, v int, mac nic.MAC) error
 		switch {
 		case l.Role != uplink, n.s.st.PFs[l.PF].InfiniBand:
 			return nil, refuse(syscall.EOPNOTSUPP, "") // no ndo_set_vf_mac
-		case v < 0 || v >= len(n.s.st.PFs[l.PF].VFs), mac[0]&1 != 0:
+		case v < 0 || v >= len(n.s.st.PFs[l.PF].VFs):
+			return nil, &refusal{errno: syscall.EINVAL, err: fs.ErrNotExist}
+		case mac[0]&1 != 0:
 			return nil, refuse(syscall.EINVAL, "")
 		}
 		f := n.s.st.PFs[l.PF].VFs[v]

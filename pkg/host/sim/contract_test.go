@@ -30,6 +30,18 @@ func TestContract(t *testing.T) {
 			hosttest.FunctionSettings: never, hosttest.Rates: never, hosttest.SFs: never, hosttest.LAG: never,
 			hosttest.RDMAModes: "nothing has loaded the subsystem",
 		}},
+		{"i40e", map[hosttest.Capability]string{
+			hosttest.Eswitch: never, hosttest.ModeWithVFs: never, hosttest.PortMAC: never,
+			hosttest.RDMA:             never,
+			hosttest.FunctionSettings: never, hosttest.Rates: never, hosttest.SFs: never, hosttest.LAG: never,
+			hosttest.RDMAModes: "nothing has loaded the subsystem",
+		}},
+		{"ixgbe", map[hosttest.Capability]string{
+			hosttest.Eswitch: never, hosttest.ModeWithVFs: never, hosttest.PortMAC: never,
+			hosttest.RDMA:             never,
+			hosttest.FunctionSettings: never, hosttest.Rates: never, hosttest.SFs: never, hosttest.LAG: never,
+			hosttest.RDMAModes: "nothing has loaded the subsystem",
+		}},
 	} {
 		t.Run(c.spec, func(t *testing.T) {
 			hosttest.Run(t, func(t *testing.T) hosttest.Fixture {

@@ -15,10 +15,10 @@
 //     in switchdev mode and representors are pinned to their namespace.
 //   - ice: the mode can only be changed while there are no VFs; no port function
 //     attributes.
-//   - igb: legacy only, no devlink instance, no phys_port_name.
+//   - igb, ixgbe, i40e: legacy only, no devlink instance, no phys_port_name.
 //   - generic: no real card, but the strictest manners of drivers that sluice has no
 //     row for: switchdev is refused without VFs (bnxt_vfr.c of Linux 6.1) and ends
-//     with the last one (netdevsim/bus.c).
+//     with the last one (netdevsim/dev.c).
 //   - Settings (nic.Setting): what each driver offers, in which mode, with what
 //     limits, how it refuses, and what a new count, a bind, a mode change and a reload
 //     reset. knob.go is the table, with the kernel source of each line.

@@ -98,7 +98,7 @@ func (s *Sim) dropVFs(f int) {
 	s.st.RDMA = slices.DeleteFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.PF == f && d.VF >= 0 })
 	s.st.PFs[f].VFs = nil
 	if s.profile(f).modeAfterVFs && s.st.PFs[f].Mode == nic.Switchdev {
-		s.setMode(f, nic.Legacy) // netdevsim/bus.c, nsim_bus_dev_vfs_disable
+		s.setMode(f, nic.Legacy) // netdevsim/dev.c, nsim_drv_configure_vfs
 	}
 }
 

@@ -286,13 +286,24 @@ func legacyKnobs() []knob {
 	return out
 }
 
-// spoofCheck is what a new VF has: mlx5_eswitch_clear_vf_vports_info clears it, ice
-// and igb set it (ice_set_dflt_settings_vfs, igb_probe_vfs).
+// spoofCheck is what a new VF has: mlx5_eswitch_clear_vf_vports_info clears it, others
+// set it (ice_set_dflt_settings_vfs, igb_probe_vfs, __ixgbe_enable_sriov, i40e_alloc_vfs).
 func (p profile) spoofCheck() string {
-	if p.name == "ice" || p.name == "igb" {
+	switch p.name {
+	case "ice", "igb", "ixgbe", "i40e":
 		return "on"
 	}
 	return "off"
+}
+
+// boundsVFRate: igb_ndo_set_vf_bw, ixgbe_ndo_set_vf_bw and i40e_ndo_set_vf_bw look at
+// the link's speed, and ixgbe's takes no 10 Mbit/s or less.
+func (p profile) boundsVFRate() bool {
+	switch p.name {
+	case "igb", "ixgbe", "i40e":
+		return true
+	}
+	return false
 }
 
 // rateKnobs: devlink rate in switchdev mode (esw/qos.c), VF attributes in legacy mode,
@@ -319,7 +330,8 @@ func rateKnobs() []knob {
 				return refuse(syscall.EINVAL, t.card.driver+": TX rate value exceed link maximum speed")
 			case !t.switchdev() && high > 0 && high < low:
 				return refuse(syscall.EINVAL, "")
-			case !t.switchdev() && t.card.name == "igb" && high > t.card.speed: // igb_ndo_set_vf_bw
+			case t.switchdev():
+			case t.card.boundsVFRate() && high > t.card.speed, t.card.name == "ixgbe" && 0 < high && high <= 10:
 				return refuse(syscall.EINVAL, "")
 			}
 			return nil

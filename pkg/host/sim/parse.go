@@ -15,7 +15,7 @@ import (
 
 // Usage is what Parse takes, for help texts.
 const Usage = `SPEC is a simulated machine: terms joined by "+", each NAME or NAME:KEY=VALUE,...
-  mlx5, ice, igb, generic
+  mlx5, ice, igb, ixgbe, i40e, generic
                    cards: cards=1 ports=2 vfs=16 (sriov_totalvfs of each port) numvfs=0
                    mode=legacy|switchdev autoprobe=on|off numa=N bound=on|off
                    sfs=64 (the most of each port) numsfs=0 link=ethernet|infiniband
@@ -72,10 +72,10 @@ func Parse(spec string) (*Sim, error) {
 			c.Bonds = append(c.Bonds, k.bond())
 		case "uses":
 			c.Uses = append(c.Uses, k.use())
-		case "mlx5", "ice", "igb", "generic":
+		case "mlx5", "ice", "igb", "ixgbe", "i40e", "generic":
 			c.Cards = append(c.Cards, k.cards()...)
 		default:
-			return nil, fmt.Errorf("machine %q: no term %q: want mlx5, ice, igb, generic, bond, uses, machine, random or fail", spec, name)
+			return nil, fmt.Errorf("machine %q: no term %q: want mlx5, ice, igb, ixgbe, i40e, generic, bond, uses, machine, random or fail", spec, name)
 		}
 		if err := k.done(); err != nil {
 			return nil, fmt.Errorf("machine %q: %w", spec, err)

@@ -48,8 +48,8 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for spec, want := range map[string]string{
-		"":                                   `machine "": no term "": want mlx5, ice, igb, generic, bond, uses, machine, random or fail`,
-		"bnxt":                               `machine "bnxt": no term "bnxt": want mlx5, ice, igb, generic, bond, uses, machine, random or fail`,
+		"":                                   `machine "": no term "": want mlx5, ice, igb, ixgbe, i40e, generic, bond, uses, machine, random or fail`,
+		"bnxt":                               `machine "bnxt": no term "bnxt": want mlx5, ice, igb, ixgbe, i40e, generic, bond, uses, machine, random or fail`,
 		"mlx5:":                              `machine "mlx5:": mlx5: "": want KEY=VALUE`,
 		"mlx5:cards":                         `machine "mlx5:cards": mlx5: "cards": want KEY=VALUE`,
 		"mlx5:cards=":                        `machine "mlx5:cards=": mlx5: "cards=": want KEY=VALUE`,
@@ -85,7 +85,7 @@ func TestParseRefuses(t *testing.T) {
 		"mlx5+uses:address=1.2.3.4":          `machine "mlx5+uses:address=1.2.3.4": uses: address: "1.2.3.4": want an address with its prefix length, for example 192.0.2.7/24`,
 		"machine:lag=soon":                   `machine "machine:lag=soon": machine: lag: "soon": want a duration, for example 200ms`,
 		"machine:rdma=both":                  `machine "machine:rdma=both": machine: rdma: "both": want shared or exclusive`,
-		"mlx5+":                              `machine "mlx5+": no term "": want mlx5, ice, igb, generic, bond, uses, machine, random or fail`,
+		"mlx5+":                              `machine "mlx5+": no term "": want mlx5, ice, igb, ixgbe, i40e, generic, bond, uses, machine, random or fail`,
 		"mlx5:cards=99999999999999999":       `machine "mlx5:cards=99999999999999999": mlx5: cards: "99999999999999999": want a number from 1 to 8`,
 	} {
 		if _, err := sim.Parse(spec); err == nil || err.Error() != want {
@@ -105,7 +105,7 @@ func TestParseFault(t *testing.T) {
 
 // Usage names every term, and its examples work.
 func TestUsage(t *testing.T) {
-	for _, term := range []string{"mlx5", "ice", "igb", "generic", "bond", "uses", "machine", "random", "fail"} {
+	for _, term := range []string{"mlx5", "ice", "igb", "ixgbe", "i40e", "generic", "bond", "uses", "machine", "random", "fail"} {
 		if !strings.Contains(sim.Usage, term) {
 			t.Errorf("no word of %s", term)
 		}

@@ -128,6 +128,31 @@ func profileNamed(name string) (profile, bool) {
 			pfNet:        queues{channels: 8, mostChannels: 8, rx: 256, tx: 256, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
 			vfNet:        queues{rx: 256, tx: 256, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
 		}, true
+	case "ixgbe":
+		return profile{
+			name: name, vendor: "8086", device: "10fb", vfDevice: "10ed",
+			oui:    [3]byte{0x90, 0xe2, 0xba},
+			driver: "ixgbe", vfDriver: "ixgbevf",
+			// ixgbe_sriov.h, IXGBE_MAX_VFS_DRV_LIMIT.
+			maxPorts: 2, defaultPorts: 2, maxVFs: 63, defaultVFs: 16, minMTU: 68, maxMTU: 9710,
+			vfOffset: func(int, int, int) int { return 128 }, vfStride: 2, speed: 10_000,
+			// ixgbe_sriov.c, ixgbe_ndo_set_vf_bw takes no least rate.
+			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MaxRate},
+			pfNet:        queues{channels: cpus, mostChannels: cpus, rx: 512, tx: 512, minRing: 64, mostRing: 8192, ringStep: 8, tso: legacyMax},
+			vfNet:        queues{rx: 512, tx: 1024, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
+		}, true
+	case "i40e":
+		return profile{
+			name: name, vendor: "8086", device: "1583", vfDevice: "154c",
+			oui:    [3]byte{0x3c, 0xfd, 0xfe},
+			driver: "i40e", vfDriver: "iavf",
+			maxPorts: 2, defaultPorts: 2, maxVFs: 64, defaultVFs: 16, minMTU: 68, maxMTU: 9702,
+			vfOffset: func(port, ports, totalVFs int) int { return 16 - port + port*totalVFs }, vfStride: 1, speed: 40_000,
+			// i40e_virtchnl_pf.c, i40e_ndo_set_vf_bw takes no least rate.
+			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MaxRate},
+			pfNet:        queues{channels: cpus, mostChannels: cpus, rx: 512, tx: 512, minRing: 64, mostRing: 4096, ringStep: 32, tso: legacyMax},
+			vfNet:        queues{channels: 4, mostChannels: 4, rx: 512, tx: 512, minRing: 64, mostRing: 4096, ringStep: 32, tso: legacyMax},
+		}, true
 	case "generic":
 		return profile{
 			name: name, vendor: "1d6b", device: "0001", vfDevice: "0002",
@@ -148,7 +173,7 @@ func profileNamed(name string) (profile, bool) {
 }
 
 // profileNames are the names that profileNamed knows, for messages.
-func profileNames() []string { return []string{"mlx5", "ice", "igb", "generic"} }
+func profileNames() []string { return []string{"mlx5", "ice", "igb", "ixgbe", "i40e", "generic"} }
 
 // sfPort is the devlink port of an SF; vports of SFs start at a base that the device
 // tells (sf_base_id).

@@ -98,7 +98,7 @@ type Use struct {
 // Card is one card of a machine, or several alike. A zero number stands for the
 // profile's usual one.
 type Card struct {
-	Profile  string // mlx5, ice, igb, generic
+	Profile  string // mlx5, ice, igb, ixgbe, i40e, generic
 	Ports    int
 	TotalVFs int  // sriov_totalvfs of each port
 	NUMA     *int // nil: by the card's place

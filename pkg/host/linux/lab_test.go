@@ -258,7 +258,14 @@ func BenchmarkObserveInLab(b *testing.B) {
 	reading("ports", func() (int, error) { l, err := m.Devlink.Ports(ctx); return len(l), err })
 	reading("links", func() (int, error) { l, err := m.Links.Links(ctx); return len(l), err })
 	reading("link", func() (int, error) { _, err := m.Links.Link(ctx, pfs[0].Uplink.Ifindex); return 1, err })
+	reading("bonds", func() (int, error) { l, err := m.Bonds.Bonds(ctx); return len(l), err })
+	reading("uses", func() (int, error) { l, err := m.Links.Uses(ctx); return len(l), err })
 	reading("rdma", func() (int, error) { l, err := m.RDMA.Devices(ctx); return len(l), err })
+	state, err := host.Observe(ctx, m.Machine)
+	must(b, err)
+	reading("settings", func() (int, error) { return len(state.PFs), m.Settings.Read(ctx, &state) })
+	pf := state.PF(pfs[0].Handle)
+	reading("settings of a vf", func() (int, error) { return 1, m.Settings.ReadVF(ctx, pf, 0) })
 }
 
 // VF netdevs that come late are waited for.

@@ -456,3 +456,28 @@ func TestProbeTakesAllBack(t *testing.T) {
 		}
 	}
 }
+
+// A bond that a run has made which was killed, and the next one was killed clearing
+// it away: the third knows of it still.
+func TestBondOfTwoRunsAgo(t *testing.T) {
+	bond := nic.BondSpec{Name: "bond0", Mode: nic.ActiveBackup, Members: []nic.Handle{port(0), port(1)}}
+	first := wholeCard(nic.PFSpec{Eswitch: nic.Switchdev}, bond)
+	second := wholeCard(nic.PFSpec{Eswitch: nic.Switchdev, VFCount: ptr(1)})
+	for at := 4; at < 14; at++ {
+		for then := range 12 {
+			m, runner := newSeam(t, plain("mlx5_core", nic.Legacy, 0))
+			before := m.observe()
+			runner.until(at, func() (Result, error) { return runner.Run(t.Context(), first) })
+			if open, err := runner.Journal.Interrupted(); open == nil || err != nil {
+				continue // it had an end
+			}
+			runner.until(then, func() (Result, error) { return runner.Run(t.Context(), second) })
+			if _, err := runner.Run(t.Context(), second); err != nil {
+				t.Errorf("killed at %d and %d: %v", at, then, err)
+			}
+			if bad := append(unmet(second, m.observe()), kept(second, before, m.observe(), false)...); len(bad) > 0 {
+				t.Errorf("killed at %d and %d: %q", at, then, bad)
+			}
+		}
+	}
+}

@@ -481,3 +481,25 @@ func TestBondOfTwoRunsAgo(t *testing.T) {
 		}
 	}
 }
+
+// A rollback that is killed and resumed goes back to no mode of the next boot, where
+// there was none.
+func TestRollbackOfRDMAKilled(t *testing.T) {
+	for at := range 8 {
+		n := plain("mlx5_core", nic.Legacy, 0)
+		n.st.RDMA = nic.RDMA{Mode: nic.RDMAShared}
+		m, runner := newSeam(t, n)
+		if _, err := runner.Run(t.Context(), nic.Spec{RDMA: nic.RDMAExclusive}); err != nil {
+			t.Fatal(err)
+		}
+		_, _, died := runner.until(at, func() (Result, error) { return runner.Rollback(t.Context(), 1) })
+		if died {
+			if _, err := runner.Resume(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := m.observe().RDMA; got != n.st.RDMA {
+			t.Errorf("killed at %d: %+v, want %+v", at, got, n.st.RDMA)
+		}
+	}
+}

@@ -40,7 +40,7 @@ Exit status: as of apply; 0 also when nothing was ever committed.`,
 						fmt.Fprintf(cmd.ErrOrStderr(), "sluice: %s is not there: passed over\n", w.Handle)
 					}
 				}
-				r.Spare, r.Uncommitted = true, true
+				r.Spare, r.Uncommitted, r.Booted = true, true, true
 				return r.Run(ctx, spec)
 			})
 		},

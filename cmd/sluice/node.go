@@ -24,6 +24,7 @@ import (
 type node struct {
 	machine host.Machine
 	dir     string
+	boot    string // names the present boot of the machine; "" of a simulated one
 	close   func() error
 }
 
@@ -40,7 +41,17 @@ func (o *options) open() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &node{machine: m.Machine, dir: dir, close: m.Close}, nil
+	return &node{machine: m.Machine, dir: dir, boot: bootID(), close: m.Close}, nil
+}
+
+// bootID is the kernel's name for this boot (drivers/char/random.c); "" if it does
+// not tell.
+func bootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
 }
 
 // openSim opens the simulated machine kept in dir, or makes it by spec.
@@ -137,6 +148,7 @@ func (n *node) runner(progress func(apply.Event)) *apply.Runner {
 		Refresh:  n.refresh,
 		Hold:     n.hold,
 		Parallel: true,
+		Boot:     n.boot,
 		Progress: progress,
 	}
 }

@@ -75,6 +75,9 @@ type Entry struct {
 	Spec   nic.Spec  `json:"spec"`
 	Before nic.State `json:"before"`
 
+	// Boot is the boot of the machine in which the run began; "" not known.
+	Boot string `json:"boot,omitempty"`
+
 	// Clear are the PFs that are first cleared of what an interrupted run left.
 	Clear []nic.Handle `json:"clear,omitempty"`
 
@@ -127,6 +130,7 @@ type record struct {
 	Spec   *nic.Spec    `json:"spec,omitempty"`
 	Before *nic.State   `json:"before,omitempty"`
 	Clear  []nic.Handle `json:"clear,omitempty"`
+	Boot   string       `json:"boot,omitempty"`
 
 	Step    *plan.Step  `json:"step,omitempty"`
 	Scope   *nic.Handle `json:"scope,omitempty"`
@@ -170,7 +174,7 @@ func readEntry(r io.Reader) (Entry, error) {
 	}
 	e := Entry{
 		ID: first.ID, Kind: first.Kind, Of: first.Of, Time: first.Time,
-		Spec: *first.Spec, Before: *first.Before, Clear: first.Clear, Outcome: Interrupted,
+		Spec: *first.Spec, Before: *first.Before, Clear: first.Clear, Boot: first.Boot, Outcome: Interrupted,
 	}
 	for n := 2; ; n++ {
 		line, whole, err := readLine(in)

@@ -198,7 +198,7 @@ func (j *Journal) begin(e *Entry) (*writer, error) {
 	}
 	w := &writer{f: f}
 	err = w.write(record{
-		Record: recordBegin, ID: e.ID, Kind: e.Kind, Of: e.Of, Spec: &e.Spec, Before: &e.Before, Clear: e.Clear,
+		Record: recordBegin, ID: e.ID, Kind: e.Kind, Of: e.Of, Spec: &e.Spec, Before: &e.Before, Clear: e.Clear, Boot: e.Boot,
 	})
 	if err == nil {
 		err = syncDir(j.Dir)

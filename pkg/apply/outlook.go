@@ -15,6 +15,9 @@ func (r *Runner) Preview(ctx context.Context, spec nic.Spec) (p plan.Plan, takes
 	if err != nil {
 		return p, 0, &RefusedError{Err: err}
 	}
+	if r.gone(open) {
+		open = nil
+	}
 	o, err := r.look(ctx, KindApply, open, func(nic.State) nic.Spec { return spec })
 	if err != nil {
 		_, err = refuse(err)

@@ -88,3 +88,27 @@ func TestTakeOverOfAVFInUse(t *testing.T) {
 		t.Errorf("when it is free again: %+v, %v; want run 1 taken over", res, err)
 	}
 }
+
+// What a run was about that another boot cut off is gone with it: nothing is taken
+// over, and how things were then is not how they are to be left.
+func TestKilledInAnotherBoot(t *testing.T) {
+	b := newBench(t, dualPort())
+	b.R.Boot = "first"
+	if _, _, died := b.R.until(9, func() (Result, error) { return b.R.Run(t.Context(), offload()) }); !died {
+		t.Fatal("not killed")
+	}
+	b.Reboot()
+	b.R.Boot = "second"
+	before := b.observe()
+	res, err := b.R.Run(t.Context(), offload())
+	if err != nil || res.Outcome != Reached || res.TookOver != 0 {
+		t.Fatalf("%+v, %v; want it reached, with nothing taken over", res, err)
+	}
+	b.mustBe(t, offload(), before, true)
+	if open, err := b.R.Journal.Interrupted(); open != nil || err != nil {
+		t.Errorf("still interrupted: %+v, %v", open, err)
+	}
+	if e := b.entry(t, res.ID); !cmp.Equal(e.Before, before) {
+		t.Error("the run goes by how things were in the other boot")
+	}
+}

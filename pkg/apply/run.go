@@ -47,6 +47,14 @@ type Runner struct {
 	// wish that would change them.
 	Spare bool
 
+	// Boot names the present boot of the machine; "" not known. What a run was
+	// about that was interrupted in another boot is gone with that boot: it is not
+	// taken over but ended, and how things were before it is no way back.
+	Boot string
+
+	// Booted says that the machine has just been booted, whatever Boot is.
+	Booted bool
+
 	// Uncommitted leaves Journal.Committed as it is, whatever is reached.
 	Uncommitted bool
 
@@ -191,11 +199,15 @@ type job struct {
 }
 
 func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want func(nic.State) nic.Spec) (Result, error) {
+	ends := open != nil // a run that has no end gets one by this
+	if r.gone(open) {
+		open = nil
+	}
 	o, err := r.look(ctx, kind, open, want)
 	if err != nil {
 		return refuse(err)
 	}
-	if len(o.plan().Steps) == 0 && open == nil {
+	if len(o.plan().Steps) == 0 && !ends {
 		out := unchanged(o.scopes)
 		if err := r.commit(o.asked, o.scopes, out.Scopes); err != nil {
 			return refuse(err)
@@ -203,6 +215,7 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 		return out, nil
 	}
 	entry := o.entry(kind, of)
+	entry.Boot = r.Boot
 	w, err := r.Journal.begin(&entry)
 	if err != nil {
 		return refuse(err)
@@ -224,6 +237,11 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 	out.Outcome = out.outcome()
 	out.Journal = errors.Join(lost, j.lost, w.close(), r.Journal.prune())
 	return out, out.err()
+}
+
+// gone says that a run was interrupted in another boot.
+func (r *Runner) gone(open *Entry) bool {
+	return open != nil && (r.Booted || open.Boot != "" && r.Boot != "" && open.Boot != r.Boot)
 }
 
 func (r *Runner) observe(ctx context.Context) (state nic.State, err error) {

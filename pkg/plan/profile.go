@@ -40,17 +40,19 @@ type profile struct {
 func profileOf(pf nic.PF) profile {
 	switch pf.Driver {
 	case "mlx5_core":
-		// Switchdev is entered with VFs that exist and are unbound: kernels before
-		// 5.x refuse it without VFs, and the vendor's manual (OVS-Kernel Hardware
-		// Offloads, "make sure that all VFs are unbound") asks for the second, as
-		// the VFs' vports are torn down under a live driver (mlx5/core/eswitch.c,
+		// Switchdev is entered before VFs are made: the driver takes either order,
+		// and firmware of some cards refuses the mode while VFs exist (reported of
+		// ConnectX-6 Lx, 26.42: "Failed setting eswitch to offloads"). VFs that are
+		// there stay, unbound, as the vendor's manual asks (OVS-Kernel Hardware
+		// Offloads, "make sure that all VFs are unbound"): their vports are torn
+		// down under a live driver (mlx5/core/eswitch.c,
 		// mlx5_eswitch_disable_locked). The VFs' addresses outlive a mode change
 		// (clear_vf is false then), not a change of the count
 		// (mlx5_eswitch_clear_vf_vports_info). mlx5_eswitch_get_vport_config
 		// reports what was set by the PF alone. lag/debugfs.c tells of VF-LAG. The
 		// uplink as a representor has parameters of its own (en_rep.c,
 		// MLX5E_REP_PARAMS_DEF_NUM_CHANNELS), and rates are esw/qos.c's in both modes.
-		return profile{vfDriver: "mlx5_core", newChannels: true, rates: true, tellsLAG: true}
+		return profile{vfDriver: "mlx5_core", modeBeforeVFs: true, newChannels: true, rates: true, tellsLAG: true}
 	case "ice":
 		// "Changing eswitch mode is allowed only if there is no VFs created"
 		// (intel/ice/ice_eswitch.c, ice_eswitch_mode_set). ice_get_vf_cfg reports

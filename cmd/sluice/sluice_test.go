@@ -98,7 +98,7 @@ func TestThereAndBack(t *testing.T) {
 	if after, _ := c.want(exitReached, "observe", "-o", "json"); after != before {
 		t.Error("planning changed the machine")
 	}
-	if !strings.Contains(plan, "44 steps, impact: link flap") {
+	if !strings.Contains(plan, "34 steps, impact: link flap") {
 		t.Errorf("plan:\n%s", plan)
 	}
 

@@ -94,6 +94,10 @@ type Function struct {
 	// net/ directory is there, and empty here).
 	Away       bool
 	IOMMUGroup int // -1: none
+
+	// Netdevs is the ifindexes of its netdevs in this namespace, in order. Only
+	// PCI.Function tells.
+	Netdevs []int
 }
 
 // SFDevice is the auxiliary device of an SF that is active.

@@ -34,14 +34,12 @@ func Refresh(ctx context.Context, m Machine, s *nic.State, id nic.VFID) error {
 		return fmt.Errorf("%s: read alone: %w", id, ErrNotSupported)
 	}
 	var own nic.Netdev
-	if f.Driver != "" && f.Driver == v.Driver && v.Netdev.Exists() {
-		l, err := m.Links.Link(ctx, v.Netdev.Ifindex)
+	if len(f.Netdevs) > 0 {
+		l, err := m.Links.Link(ctx, f.Netdevs[0])
 		if err != nil {
 			return err
 		}
 		own = l.Netdev
-	} else if nic.DriverOf(f.Driver) == nic.DriverKernel && !f.Away {
-		return fmt.Errorf("%s: it may have a new netdev: %w", id, ErrNotSupported)
 	}
 	v.Driver, v.Away, v.IOMMUGroup, v.MAC, v.Netdev = f.Driver, f.Away, f.IOMMUGroup, port.MAC, own
 	v.Rep.Netdev = rep.Netdev

@@ -32,6 +32,8 @@ type Function struct {
 
 	Away       bool // net/ is there, and empty in the mount's namespace
 	IOMMUGroup int  // -1: none
+
+	Netdevs []int // ifindexes of its netdevs, in order; only Sys.Function tells
 }
 
 // Sys is the PCI functions below a sysfs mount.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -45,6 +46,7 @@ func (s *Sys) Function(address string) (f Function, ok bool) {
 	if !ok || !network {
 		return Function{}, false
 	}
+	f.Netdevs = s.netdevs(address)
 	if f.PF == "" {
 		return f, true
 	}
@@ -57,6 +59,24 @@ func (s *Sys) Function(address string) (f Function, ok bool) {
 		}
 	}
 	return Function{}, false
+}
+
+// netdevs lists the ifindexes of the function's netdevs. One that goes away while
+// it is looked at is none.
+func (s *Sys) netdevs(address string) []int {
+	entries, err := os.ReadDir(s.device(address, "net"))
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, e := range entries {
+		raw, err := os.ReadFile(s.device(address, "net", e.Name(), "ifindex"))
+		if n, ok := decimal(bytes.TrimSpace(raw)); err == nil && ok {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // vf is what a PF says about one of its VFs. The node is the PF's too: both sit

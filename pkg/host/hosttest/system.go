@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
@@ -31,8 +33,19 @@ func oneFunction(t *testing.T, f Fixture) {
 	for _, address := range []string{f.PFs[0].Name, v.Address} {
 		got, err := f.Machine.PCI.Function(t.Context(), address)
 		must(t, err)
-		if want := function(t, f, address); got != want {
-			t.Errorf("by itself %+v, in the list %+v", got, want)
+		var netdevs []int
+		all, err := f.Machine.Links.Links(t.Context())
+		must(t, err)
+		for _, l := range all {
+			if l.Parent == address {
+				netdevs = append(netdevs, l.Ifindex)
+			}
+		}
+		slices.Sort(netdevs)
+		want := function(t, f, address)
+		want.Netdevs = netdevs
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("in the list and by itself:\n%s", d)
 		}
 	}
 	_, err := f.Machine.PCI.Function(t.Context(), nowhere)

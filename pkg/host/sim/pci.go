@@ -102,12 +102,28 @@ func (s pci) Function(ctx context.Context, address string) (host.Function, error
 		for _, f := range s.functions() {
 			if f.Address == address {
 				out = f
+				out.Netdevs = s.netdevs(address)
 				return nil
 			}
 		}
 		return Op{Verb: "read function", Object: address}.fail(syscall.ENOENT)
 	})
 	return out, err
+}
+
+// netdevs lists the netdevs of a function that are in the host's namespace. The PF
+// is the parent of its representors too.
+func (s pci) netdevs(address string) []int {
+	f, v, ok := s.find(address)
+	var out []int
+	for _, l := range s.st.Links {
+		own := v < 0 && (l.Role == uplink || l.Role == representor) || v >= 0 && l.Role == vfNetdev && l.VF == v
+		if ok && own && l.PF == f && l.Netns == hostNS && s.there(l) {
+			out = append(out, l.Ifindex)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (s pci) SetVFs(ctx context.Context, address string, n int) error {

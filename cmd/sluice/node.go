@@ -126,16 +126,19 @@ func (n *node) observe(ctx context.Context) (nic.State, error) {
 }
 
 // refresh reads one VF again, and who holds it.
-func (n *node) refresh(ctx context.Context, state *nic.State, id nic.VFID) error {
-	if err := host.Refresh(ctx, n.machine, state, id); err != nil {
-		return err
-	}
-	owners, err := record.Owners(n.dir)
-	if err != nil {
+func (n *node) refresh(ctx context.Context, state *nic.State, id nic.VFID, what host.Part) error {
+	if err := host.Refresh(ctx, n.machine, state, id, what); err != nil {
 		return err
 	}
 	vf := &state.PF(id.PF).VFs[id.Index]
-	vf.Owner = owners[vf.Address]
+	switch r, err := record.In(n.dir).Load(vf.Address); {
+	case err == nil:
+		vf.Owner = r.Holder()
+	case errors.Is(err, fs.ErrNotExist):
+		vf.Owner = ""
+	default:
+		return err
+	}
 	return nil
 }
 

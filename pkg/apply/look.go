@@ -21,11 +21,12 @@ type look struct {
 	state nic.State
 	whole bool      // state is all as it was read just now
 	vf    *nic.VFID // of the last step; nil when it may have changed anything
+	part  host.Part // of the VF that it may have changed
 }
 
 func (l *look) observe(ctx context.Context) (nic.State, error) {
 	if l.vf != nil && l.Refresh != nil {
-		err := l.Refresh(ctx, &l.state, *l.vf)
+		err := l.Refresh(ctx, &l.state, *l.vf, l.part)
 		if err == nil {
 			if l.Drained {
 				free(&l.state)
@@ -53,7 +54,7 @@ func (l *look) observe(ctx context.Context) (nic.State, error) {
 func (l *look) do(ctx context.Context, s plan.Step) error {
 	l.vf = nil
 	if id, ok := s.VF(); ok {
-		l.vf = &id
+		l.vf, l.part = &id, partOf(s)
 	}
 	release, err := l.hold(ctx, s)
 	if err != nil {
@@ -61,6 +62,22 @@ func (l *look) do(ctx context.Context, s plan.Step) error {
 	}
 	defer release()
 	return Do(ctx, l.Machine, l.state, s)
+}
+
+// partOf is what of its VF a step changes. What a driver makes of it besides is seen
+// before the end, when everything is looked at.
+func partOf(s plan.Step) host.Part {
+	switch s.Action.(type) {
+	case plan.SetVFMAC:
+		return host.VFMAC
+	case plan.SetVFLinkMAC, plan.SetVFMTU:
+		return host.VFNetdev
+	case plan.SetRepMTU:
+		return host.VFRep
+	case plan.SetVF:
+		return host.VFSettings
+	}
+	return host.VFWhole
 }
 
 // hold keeps others from the VFs that a step touches, and sees that nobody has

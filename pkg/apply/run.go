@@ -34,9 +34,9 @@ type Runner struct {
 	// attachments puts the owners of VFs and SFs in here (nic.VF.Owner).
 	Observe func(context.Context) (nic.State, error)
 
-	// Refresh reads one VF again into a state that Observe gave, owner included;
-	// nil means that Observe reads everything again after each step.
-	Refresh func(context.Context, *nic.State, nic.VFID) error
+	// Refresh reads parts of one VF again into a state that Observe gave, and its
+	// owner; nil means that Observe reads everything again after each step.
+	Refresh func(context.Context, *nic.State, nic.VFID, host.Part) error
 
 	// Hold keeps others from taking VFs, by PCI address, while a step is done on
 	// them, until release is called, and says who has them; nil means that nobody

@@ -28,18 +28,19 @@ func TestRefreshIsObserve(t *testing.T) {
 	pf := old.PFs[0]
 	for _, step := range []struct {
 		what string
+		part host.Part // of what is done
 		do   func() error
 	}{
-		{"nothing", func() error { return nil }},
-		{"MTU", func() error { return m.Links.SetMTU(ctx, vf.Netdev.Ifindex, 4000) }},
-		{"representor's MTU", func() error { return m.Links.SetMTU(ctx, vf.Rep.Netdev.Ifindex, 4000) }},
-		{"rate", func() error { return m.Settings.SetVF(ctx, pf, 1, nic.MaxRate, "500") }},
-		{"channels", func() error { return m.Settings.SetVF(ctx, pf, 1, nic.Channels, "2") }},
-		{"unbound", func() error { return m.PCI.Unbind(ctx, vf.Address) }},
-		{"MAC", func() error { return m.Devlink.SetPortMAC(ctx, id.PF, vf.Rep.Port, nic.MAC{2, 0, 0, 0, 0, 7}) }},
-		{"bound", func() error { return m.PCI.Bind(ctx, vf.Address, "") }},
-		{"unbound again", func() error { return m.PCI.Unbind(ctx, vf.Address) }},
-		{"to a program", func() error { return m.PCI.Bind(ctx, vf.Address, "vfio-pci") }},
+		{"nothing", host.VFWhole, func() error { return nil }},
+		{"MTU", host.VFNetdev, func() error { return m.Links.SetMTU(ctx, vf.Netdev.Ifindex, 4000) }},
+		{"representor's MTU", host.VFRep, func() error { return m.Links.SetMTU(ctx, vf.Rep.Netdev.Ifindex, 4000) }},
+		{"rate", host.VFSettings, func() error { return m.Settings.SetVF(ctx, pf, 1, nic.MaxRate, "500") }},
+		{"channels", host.VFSettings, func() error { return m.Settings.SetVF(ctx, pf, 1, nic.Channels, "2") }},
+		{"unbound", host.VFWhole, func() error { return m.PCI.Unbind(ctx, vf.Address) }},
+		{"MAC", host.VFMAC, func() error { return m.Devlink.SetPortMAC(ctx, id.PF, vf.Rep.Port, nic.MAC{2, 0, 0, 0, 0, 7}) }},
+		{"bound", host.VFWhole, func() error { return m.PCI.Bind(ctx, vf.Address, "") }},
+		{"unbound again", host.VFWhole, func() error { return m.PCI.Unbind(ctx, vf.Address) }},
+		{"to a program", host.VFWhole, func() error { return m.PCI.Bind(ctx, vf.Address, "vfio-pci") }},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
@@ -48,7 +49,7 @@ func TestRefreshIsObserve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := host.Refresh(ctx, m, &old, id); err != nil {
+		if err := host.Refresh(ctx, m, &old, id, step.part); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
 		want, got := now.PFs[0].VFs[1], old.PFs[0].VFs[1]
@@ -71,7 +72,7 @@ func TestRefreshKnowsItsLimits(t *testing.T) {
 	}
 	for _, index := range []int{0, 1, -1} {
 		id := nic.VFID{PF: st.PFs[0].Handle, Index: index}
-		if err := host.Refresh(t.Context(), s.Machine(), &st, id); !errors.Is(err, host.ErrNotSupported) {
+		if err := host.Refresh(t.Context(), s.Machine(), &st, id, host.VFWhole); !errors.Is(err, host.ErrNotSupported) {
 			t.Errorf("%s: %v, want not supported", id, err)
 		}
 	}

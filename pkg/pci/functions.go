@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,14 +52,46 @@ func (s *Sys) Function(address string) (f Function, ok bool) {
 		return f, true
 	}
 	// As in the list, a VF without an index under its PF is none.
-	n, _ := s.NumVFs(f.PF)
-	for i := range n {
-		if at, ok := s.VF(f.PF, i); ok && at == address {
-			f.VFIndex, f.NUMA = i, s.numberOf(f.PF, "numa_node", -1)
-			return f, true
+	if f.VFIndex, ok = s.index(f.PF, address); !ok {
+		return Function{}, false
+	}
+	f.NUMA = s.numberOf(f.PF, "numa_node", -1)
+	return f, true
+}
+
+// index finds a VF among its PF's by the place that offset and stride give it
+// (drivers/pci/iov.c, pci_iov_virtfn_bus), and one by one where they do not.
+func (s *Sys) index(pf, vf string) (int, bool) {
+	offset, stride := s.numberOf(pf, "sriov_offset", 0), s.numberOf(pf, "sriov_stride", 0)
+	a, okA := routingID(pf)
+	b, okB := routingID(vf)
+	if okA && okB && stride > 0 && b >= a+offset {
+		i := (b - a - offset) / stride
+		if at, ok := s.VF(pf, i); ok && at == vf {
+			return i, true
 		}
 	}
-	return Function{}, false
+	n, _ := s.NumVFs(pf)
+	for i := range n {
+		if at, ok := s.VF(pf, i); ok && at == vf {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// routingID is bus, device and function of an address as one number.
+func routingID(address string) (int, bool) {
+	_, rest, ok := strings.Cut(address, ":")
+	if !ok || len(rest) != len("00:00.0") {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(rest[:2]+rest[3:5], 16, 16)
+	if err != nil || rest[6] < '0' || rest[6] > '7' {
+		return 0, false
+	}
+	bus, device := int(n>>8), int(n&0xff)
+	return bus<<8 | device<<3 | int(rest[6]-'0'), true
 }
 
 // netdevs lists the ifindexes of the function's netdevs. One that goes away while

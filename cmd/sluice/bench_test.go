@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice.dev/sluice/pkg/devlink"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/netlink"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/plan"
+	"sluice.dev/sluice/pkg/policy"
+)
+
+// BenchmarkWantedInLab measures how long a port takes to its wanted state: by
+// sluice, with journal, looks and proof of each step, against the bare writes of
+// the same steps in the same order.
+func BenchmarkWantedInLab(b *testing.B) {
+	if os.Getenv("SLUICE_LAB") == "" {
+		b.Skip("needs the lab's NIC")
+	}
+	o := &options{stateDir: b.TempDir(), output: "table"}
+	n, err := o.open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.close()
+	ctx := b.Context()
+	for _, vfs := range []int{4, 32, 64} {
+		state, err := n.observe(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		doc, err := policy.Decode(fmt.Appendf(nil, `{"apiVersion": "sluice.dev/v1alpha1", "kind": "NodeNIC", "spec": {"pfs": [
+			{"pf": %q, "eswitch": "switchdev", "numVfs": %d, "vfGroups": [{"mac": "stable", "mtu": 9000}]}]}}`, state.PFs[0].Handle, vfs))
+		if err != nil {
+			b.Fatal(err)
+		}
+		spec, err := policy.Resolve(doc, state)
+		if err != nil {
+			b.Fatal(err)
+		}
+		foreseen, _, err := n.runner(nil).Preview(ctx, spec)
+		if err != nil {
+			b.Fatal(err)
+		}
+		bare := timed(func() { newBare(b).all(foreseen) })
+		back(b, n, state)
+		sluice := timed(func() {
+			if _, err := n.runner(nil).Run(ctx, spec); err != nil {
+				b.Fatal(err)
+			}
+		})
+		back(b, n, state)
+		fmt.Printf("bench: lab/wanted/%d %d ms (%.2f vs bare-writes, %d steps)\n",
+			vfs, sluice.Milliseconds(), sluice.Seconds()/bare.Seconds(), len(foreseen.Steps))
+	}
+}
+
+func timed(do func()) time.Duration {
+	begin := time.Now()
+	do()
+	return time.Since(begin)
+}
+
+// back takes the node to what it was, whoever has changed it.
+func back(b *testing.B, n *node, before nic.State) {
+	b.Helper()
+	if _, err := n.runner(nil).Run(b.Context(), plan.Back(before, nic.Spec{PFs: []nic.PFSpec{{Handle: before.PFs[0].Handle}}})); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// bareWrites does steps with one write each, and reads only what the next write
+// must know: names that the kernel gave.
+type bareWrites struct {
+	*testing.B
+	devlink *devlink.Client
+	ports   map[int]uint32 // of VFs, read once
+	reps    map[string]string
+}
+
+func newBare(b *testing.B) *bareWrites {
+	b.Helper()
+	c, err := devlink.New(func() (*netlink.Conn, error) { return netlink.Dial(unix.NETLINK_GENERIC) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return &bareWrites{B: b, devlink: c}
+}
+
+func (w *bareWrites) all(p plan.Plan) {
+	for _, s := range p.Steps {
+		if err := w.do(s.Action); err != nil {
+			w.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+func (w *bareWrites) do(a plan.Action) error {
+	device := func(elem ...string) string {
+		return filepath.Join(append([]string{"/sys/bus/pci/devices", a.Object().Name}, elem...)...)
+	}
+	write := func(path, value string) error { return os.WriteFile(path, []byte(value), 0) }
+	virtfn := func(id nic.VFID) string { return device("virtfn" + strconv.Itoa(id.Index)) }
+	switch a := a.(type) {
+	case plan.SetVFs:
+		return write(device("sriov_numvfs"), strconv.Itoa(a.To))
+	case plan.SetAutoprobe:
+		return write(device("sriov_drivers_autoprobe"), map[bool]string{true: "1", false: "0"}[a.To])
+	case plan.SetEswitch:
+		return w.devlink.SetEswitchMode(a.PF, a.To)
+	case plan.SetVFMAC:
+		return w.devlink.SetPortFunction(a.VF.PF, w.port(a.VF), devlink.FunctionChange{MAC: &a.To})
+	case plan.Bind:
+		vf, err := filepath.EvalSymlinks(virtfn(a.VF))
+		if err != nil {
+			return err
+		}
+		return write("/sys/bus/pci/drivers_probe", filepath.Base(vf))
+	case plan.SetVFMTU:
+		return write(filepath.Join(own(filepath.Join(virtfn(a.VF), "net")), "mtu"), strconv.Itoa(a.To))
+	case plan.SetRepMTU:
+		port := fmt.Sprintf("pf%svf%d", a.VF.PF.Name[len(a.VF.PF.Name)-1:], a.VF.Index)
+		return write(filepath.Join(w.rep(device("net"), port), "mtu"), strconv.Itoa(a.To))
+	}
+	return fmt.Errorf("no bare write for it")
+}
+
+// port is the devlink port of a VF.
+func (w *bareWrites) port(id nic.VFID) uint32 {
+	if w.ports == nil {
+		ports, err := w.devlink.Ports(context.Background())
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.ports = map[int]uint32{}
+		for _, p := range ports {
+			if p.Handle == id.PF && p.Flavour == string(host.FlavourPCIVF) {
+				w.ports[p.VF] = p.Index
+			}
+		}
+	}
+	return w.ports[id.Index]
+}
+
+// rep is the folder of the netdev of a port of the function in folder.
+func (w *bareWrites) rep(folder, port string) string {
+	if w.reps == nil {
+		names, err := os.ReadDir(folder)
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.reps = map[string]string{}
+		for _, n := range names {
+			if raw, err := os.ReadFile(filepath.Join(folder, n.Name(), "phys_port_name")); err == nil {
+				w.reps[strings.TrimSpace(string(raw))] = filepath.Join(folder, n.Name())
+			}
+		}
+	}
+	return w.reps[port]
+}
+
+// own is the folder of the netdev of the function in folder.
+func own(folder string) string {
+	names, err := os.ReadDir(folder)
+	if err != nil || len(names) == 0 {
+		return folder
+	}
+	return filepath.Join(folder, names[0].Name())
+}

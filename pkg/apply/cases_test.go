@@ -70,6 +70,63 @@ func TestB09FlipWithoutBoundVFs(t *testing.T) {
 	}
 }
 
+// VFs that are yet to be made come after the mode where the driver takes it without
+// them, and where it does not they are made without drivers: either way the mode
+// never changes under a bound VF.
+func TestB09ModeAndNewVFs(t *testing.T) {
+	for driver, modeFirst := range map[string]bool{"mlx5_core": true, "ice": true, "nfp": false} {
+		m, runner := newSeam(t, plain(driver, nic.Legacy, 0))
+		if _, err := runner.Run(t.Context(), wholeCard(nic.PFSpec{Eswitch: nic.Switchdev, VFCount: ptr(4)})); err != nil {
+			t.Fatalf("%s: %v", driver, err)
+		}
+		for i := range 2 {
+			at := func(op plan.Op) int {
+				return slices.IndexFunc(m.wrote, func(s plan.Step) bool { return s.Op() == op && strings.Contains(s.String(), port(i).String()) })
+			}
+			mode, vfs, unbind, bind := at(plan.OpSetEswitch), at(plan.OpSetVFs), at(plan.OpUnbind), at(plan.OpBind)
+			if mode < 0 || vfs < 0 || mode < vfs != modeFirst || unbind >= 0 || bind >= 0 && bind < mode {
+				t.Errorf("%s, port %d: the mode first is %v, want %v, and no VF bound before or unbound:\n%s", driver, i, mode < vfs, modeFirst, list(m.wrote))
+			}
+		}
+	}
+}
+
+// A card that refuses all the same: the port goes back, and what cannot be put back
+// is said by name.
+func TestB09RefusedByTheCard(t *testing.T) {
+	for _, stuck := range []bool{false, true} {
+		b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", Ports: 1, NumVFs: 4}}})
+		before := b.observe()
+		b.Inject(sim.Fault{Verb: sim.SetEswitch, Errno: syscall.EINVAL, Ext: "Failed setting eswitch to offloads"})
+		vf := before.PFs[0].VFs[2]
+		if stuck {
+			b.Inject(sim.Fault{Verb: sim.Bind, Object: vf.Address, Times: -1, Errno: syscall.ETIMEDOUT})
+		}
+		res, err := b.R.Run(t.Context(), nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), Eswitch: nic.Switchdev}}})
+		says := []string{port(0).String(), "invalid argument", "Failed setting eswitch to offloads"}
+		bound := 4
+		if stuck {
+			says, bound = append(says, fmt.Sprintf("%s vf 2", port(0)), "connection timed out"), 3
+		}
+		for _, w := range says {
+			if !strings.Contains(fmt.Sprint(err), w) {
+				t.Errorf("stuck %v: %v; want %q in it", stuck, err, w)
+			}
+		}
+		if want := map[bool]Outcome{false: RolledBack, true: Failed}[stuck]; res.Outcome != want {
+			t.Errorf("stuck %v: %s, want %s", stuck, res.Outcome, want)
+		}
+		for _, v := range b.observe().PFs[0].VFs {
+			if v.Driver != "" {
+				bound--
+			}
+		}
+		if bound != 0 {
+			t.Errorf("stuck %v: %d VFs fewer are bound than could be", stuck, bound)
+		}
+	}
+}
+
 // Without VFs there is nothing to wait for.
 func TestB09FlipWithNoVFs(t *testing.T) {
 	m, runner := newSeam(t, plain("mlx5_core", nic.Legacy, 0))
@@ -145,40 +202,45 @@ func TestB11AnswersOfTheKernel(t *testing.T) {
 func TestB15VFsAfterTheBond(t *testing.T) {
 	bond := nic.BondSpec{Name: "bond0", Mode: nic.ActiveBackup, Members: []nic.Handle{port(0), port(1)}, Adopt: true}
 	spec := wholeCard(nic.PFSpec{Eswitch: nic.Switchdev, VFCount: ptr(2)}, bond)
-	for comes := -1; comes < 16; comes++ {
-		for _, prompt := range []bool{false, true} {
-			n := plain("mlx5_core", nic.Legacy, 0)
-			n.prompt = prompt
-			n.strangers = []nic.Bond{{Netdev: nic.Netdev{Name: "bond0", MTU: 1500}, Mode: nic.ActiveBackup, Members: bond.Members}}
-			m, runner := newSeam(t, n)
-			arrive := func() {
-				for _, h := range bond.Members {
-					if m.n.bondOf(h) == nil {
-						if err := m.n.stranger("bond0", h); err != nil {
-							t.Error(err)
+	for _, from := range []struct {
+		mode nic.Eswitch
+		vfs  int
+	}{{nic.Legacy, 0}, {nic.Switchdev, 2}} { // a boot; VFs that were bound before
+		for comes := -1; comes < 16; comes++ {
+			for _, prompt := range []bool{false, true} {
+				n := plain("mlx5_core", from.mode, from.vfs)
+				n.prompt = prompt
+				n.strangers = []nic.Bond{{Netdev: nic.Netdev{Name: "bond0", MTU: 1500}, Mode: nic.ActiveBackup, Members: bond.Members}}
+				m, runner := newSeam(t, n)
+				arrive := func() {
+					for _, h := range bond.Members {
+						if m.n.bondOf(h) == nil {
+							if err := m.n.stranger("bond0", h); err != nil {
+								t.Error(err)
+							}
 						}
 					}
 				}
-			}
-			if comes < 0 {
-				arrive()
-			}
-			m.fail = func(write int, s plan.Step, after bool) error {
-				switch {
-				case after && write == comes:
+				if comes < 0 {
 					arrive()
-				case !after:
-					return lawful(s, spec, m.n.st)
 				}
-				return nil
-			}
-			if res, err := runner.Run(t.Context(), spec); err != nil {
-				t.Errorf("the bond comes after write %d: %+v, %v\n%s", comes, res, err, list(m.wrote))
-			}
-			after := m.observe()
-			for i, pf := range after.PFs {
-				if pf.LAG != nic.LAGActive || nic.DriverOf(pf.VFs[0].Driver) != nic.DriverKernel || nic.DriverOf(pf.VFs[1].Driver) != nic.DriverKernel {
-					t.Errorf("the bond comes after write %d: port %d has LAG %s and VFs %q and %q", comes, i, pf.LAG, pf.VFs[0].Driver, pf.VFs[1].Driver)
+				m.fail = func(write int, s plan.Step, after bool) error {
+					switch {
+					case after && write == comes:
+						arrive()
+					case !after:
+						return lawful(s, spec, m.n.st)
+					}
+					return nil
+				}
+				if res, err := runner.Run(t.Context(), spec); err != nil {
+					t.Errorf("from %v: the bond comes after write %d: %+v, %v\n%s", from, comes, res, err, list(m.wrote))
+				}
+				after := m.observe()
+				for i, pf := range after.PFs {
+					if pf.LAG != nic.LAGActive || nic.DriverOf(pf.VFs[0].Driver) != nic.DriverKernel || nic.DriverOf(pf.VFs[1].Driver) != nic.DriverKernel {
+						t.Errorf("from %v: the bond comes after write %d: port %d has LAG %s and VFs %q and %q", from, comes, i, pf.LAG, pf.VFs[0].Driver, pf.VFs[1].Driver)
+					}
 				}
 			}
 		}

@@ -145,6 +145,62 @@ func TestBindLeavesNoOverride(t *testing.T) {
 	}
 }
 
+// TestB09VFsComeLate: VFs appear and get their drivers one after the other, each
+// longer after the first than the grace of one; SetVFs returns when all have theirs.
+// Where nobody wants them it returns soon.
+func TestB09VFsComeLate(t *testing.T) {
+	for _, wanted := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s, m := card(t)
+			pf := s.root + "/bus/pci/devices/" + pfAt
+			must(t, errors.Join(os.Remove(pf+"/virtfn0"), os.WriteFile(pf+"/sriov_numvfs", []byte("0\n"), 0o600)))
+			vfs := []string{"0000:03:00.2", "0000:03:00.3", "0000:03:00.4", "0000:03:00.5"}
+			for _, at := range vfs { // InfiniBand: no netdev to wait for, which a tree cannot show
+				s.file("bus/pci/devices/"+at+"/uevent", "PCI_CLASS=20700\nPCI_ID=15B3:101E\n")
+			}
+			go func() {
+				for i, at := range vfs {
+					time.Sleep(unboundGrace * 3 / 4)
+					s.link("bus/pci/devices/"+pfAt+"/virtfn"+string(rune('0'+i)), "../"+at)
+				}
+				for _, at := range vfs {
+					time.Sleep(unboundGrace * 3 / 4)
+					if wanted {
+						s.link("bus/pci/devices/"+at+"/driver", "../../drivers/mlx5_core")
+					}
+				}
+			}()
+			start := time.Now()
+			must(t, m.PCI.SetVFs(t.Context(), pfAt, len(vfs)))
+			took, bound := time.Since(start), 0
+			for _, at := range vfs {
+				if _, err := os.Lstat(s.root + "/bus/pci/devices/" + at + "/driver"); err == nil {
+					bound++
+				}
+			}
+			if wanted && bound != len(vfs) {
+				t.Errorf("back after %s with %d of %d VFs bound", took, bound, len(vfs))
+			}
+			if most := 5 * unboundGrace; !wanted && took > most {
+				t.Errorf("nobody wants the VFs: back after %s, want %s at most", took, most)
+			}
+			time.Sleep(10 * unboundGrace) // the VFs' end
+		})
+	}
+}
+
+// TestB11EqualCountIsNotWritten: to write the count that is there is EBUSY for the
+// kernel.
+func TestB11EqualCountIsNotWritten(t *testing.T) {
+	s, m := card(t)
+	s.file("bus/pci/devices/"+pfAt+"/sriov_drivers_autoprobe", "0\n")
+	s.file("bus/pci/devices/"+pfAt+"/sriov_numvfs", " 1\n") // as nobody writes it
+	must(t, m.PCI.SetVFs(t.Context(), pfAt, 1))
+	if b, _ := os.ReadFile(s.root + "/bus/pci/devices/" + pfAt + "/sriov_numvfs"); string(b) != " 1\n" {
+		t.Errorf("%q was written over it", b)
+	}
+}
+
 func TestRDMADevices(t *testing.T) {
 	s := sysfs{t: t, root: t.TempDir()}
 	s.link("class/infiniband/mlx5_2", "../../devices/pci0000:00/0000:00:01.0/0000:03:00.2/infiniband/mlx5_2")

@@ -123,8 +123,9 @@ func (p pciFunctions) explain(op, pf string, have int, err error) error {
 	return fail(op, pf, errno)
 }
 
-// unboundGrace is how long a VF with autoprobe on may be without a driver before
-// it is taken for one that nobody wants: its driver is not loaded, or refused it.
+// unboundGrace is how long a VF with autoprobe on may be without a driver, while
+// nothing comes of any other, before it is taken for one that nobody wants: its
+// driver is not loaded, or refused it.
 const unboundGrace = time.Second
 
 // awaitVFs waits for n VFs to be there with what they bring: links in sysfs,
@@ -136,7 +137,7 @@ func (p pciFunctions) awaitVFs(ctx context.Context, pf string, n int) error {
 		}
 	}
 	auto, _ := p.sys.Autoprobe(pf)
-	start, done := time.Now(), 0
+	moved, come, done := time.Now(), 0, 0
 	err := until(ctx, limit(n), func() (string, error) {
 		if address, ok := p.sys.VF(pf, n); ok {
 			return fmt.Sprintf("VF %d at %s is still there", n, address), nil
@@ -150,8 +151,13 @@ func (p pciFunctions) awaitVFs(ctx context.Context, pf string, n int) error {
 			if !auto {
 				continue
 			}
-			if p.sys.Driver(address) == "" && time.Since(start) < unboundGrace {
-				return fmt.Sprintf("VF %d has no driver", done), nil
+			if p.sys.Driver(address) == "" {
+				if now := p.come(pf, n); now != come {
+					moved, come = time.Now(), now
+				}
+				if time.Since(moved) < unboundGrace {
+					return fmt.Sprintf("VF %d has no driver", done), nil
+				}
 			}
 			if p.wantsNetdev(address) && !p.sys.Netdev(address) {
 				return fmt.Sprintf("VF %d has no netdev", done), nil
@@ -179,6 +185,20 @@ func (p pciFunctions) awaitVFs(ctx context.Context, pf string, n int) error {
 		return nil // no eswitch: no representors
 	}
 	return p.eswitches.await(ctx, h, mode, n, false)
+}
+
+// come counts what there is of the first n VFs: themselves, and their drivers.
+func (p pciFunctions) come(pf string, n int) int {
+	count := 0
+	for i := range n {
+		if address, ok := p.sys.VF(pf, i); ok {
+			count++
+			if p.sys.Driver(address) != "" {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // wantsNetdev says whether the function's driver makes a netdev: of an Ethernet

@@ -113,9 +113,9 @@ func TestVFBeforeItsPF(t *testing.T) {
 	}
 }
 
-// Whatever attribute is missing, empty, nonsense or unreadable, that attribute
-// is absent and everything else is there.
-func TestOneAttributeAbsent(t *testing.T) {
+// TestB05OneAttributeAbsent: whatever attribute is missing, empty, nonsense or
+// unreadable, that attribute is absent and everything else is there.
+func TestB05OneAttributeAbsent(t *testing.T) {
 	damage := map[string]func(tr tree, path string){
 		"missing": func(tr tree, path string) {
 			if err := os.RemoveAll(tr.path(path)); err != nil {
@@ -123,6 +123,7 @@ func TestOneAttributeAbsent(t *testing.T) {
 			}
 		},
 		"empty":    func(tr tree, path string) { replace(tr, path, "") },
+		"a line":   func(tr tree, path string) { replace(tr, path, "\n") },
 		"nonsense": func(tr tree, path string) { replace(tr, path, "\xff no number 99999999999999999999") },
 		// A directory in the place of a file: the open succeeds, the read does not.
 		"unreadable": func(tr tree, path string) {

@@ -85,7 +85,7 @@ func (p Pool) give(pf *nic.PF, d Device, n Node) (about map[string]map[string]st
 		return about, []File{{vfioCtl, vfioCtl}, {onHost, inContainer}}, ""
 	}
 	if p.RDMA {
-		paths, problem := rdmaFiles(v, n)
+		paths, problem := rdmaFiles(pf, v, n)
 		if problem != "" {
 			return nil, nil, problem
 		}

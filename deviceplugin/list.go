@@ -98,7 +98,7 @@ func (p Pool) problem(pf *nic.PF, v *nic.VF, mode nic.Eswitch, n Node) string {
 		return "no netdev"
 	}
 	if p.RDMA {
-		_, problem := rdmaFiles(v, n)
+		_, problem := rdmaFiles(pf, v, n)
 		return problem
 	}
 	return ""
@@ -111,6 +111,7 @@ const (
 	rdmaCM   = "/dev/infiniband/rdma_cm"
 	noIOMMU  = "noiommu-"
 	uverbsIs = "uverbs"
+	umadIs   = "umad"
 )
 
 // vfioGroup returns the file of v's IOMMU group on the host and its name in a
@@ -135,15 +136,22 @@ func vfioGroup(v *nic.VF, n Node) (onHost, inContainer, problem string) {
 
 // rdmaFiles returns the files through which a container uses v's RDMA devices,
 // or what is missing of them. Their modules load one after the other at boot, so
-// a VF may have some files before others.
-func rdmaFiles(v *nic.VF, n Node) (files []string, problem string) {
+// a VF may have some files before others. What pf's device has tells that a module
+// is loaded which is not loaded everywhere (infiniband/core/user_mad.c,
+// ib_umad_add_one: device after device).
+func rdmaFiles(pf *nic.PF, v *nic.VF, n Node) (files []string, problem string) {
 	if len(v.RDMA) == 0 {
 		return nil, "no RDMA device"
 	}
 	for _, name := range v.RDMA {
 		own := n.RDMA[name]
-		if !slices.ContainsFunc(own, func(f string) bool { return kindOf(f) == uverbsIs }) {
+		if !hasKind(own, uverbsIs) {
 			return nil, fmt.Sprintf("RDMA device %s has no uverbs file", name)
+		}
+		for _, of := range pf.RDMA {
+			if hasKind(n.RDMA[of], umadIs) && !hasKind(own, umadIs) {
+				return nil, fmt.Sprintf("RDMA device %s has no umad file, and %s of its PF has one", name, of)
+			}
 		}
 		for _, f := range own {
 			if !n.Exists(f) {
@@ -156,4 +164,8 @@ func rdmaFiles(v *nic.VF, n Node) (files []string, problem string) {
 		return nil, "no " + rdmaCM
 	}
 	return append(files, rdmaCM), ""
+}
+
+func hasKind(files []string, kind string) bool {
+	return slices.ContainsFunc(files, func(f string) bool { return kindOf(f) == kind })
 }

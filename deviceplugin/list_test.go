@@ -146,6 +146,34 @@ func TestB21RDMAFilesAppearInSteps(t *testing.T) {
 	}
 }
 
+// Case B21: ib_umad gives its files device by device. Where the PF has its own, a VF
+// without is not complete yet; where no device has one, none is missing.
+func TestB21UmadComesLast(t *testing.T) {
+	uverbs, umad := []string{"/dev/infiniband/uverbs0"}, []string{"/dev/infiniband/umad0", "/dev/infiniband/uverbs0"}
+	for _, c := range []struct {
+		pf, vf []string
+		want   string
+	}{
+		{nil, uverbs, ""},
+		{uverbs, uverbs, ""},
+		{umad, uverbs, "RDMA device mlx5_2 has no umad file, and mlx5_0 of its PF has one"},
+		{umad, umad, ""},
+		{uverbs, umad, ""},
+	} {
+		node := card(1)
+		node.State.PFs[0].RDMA = []string{"mlx5_0"}
+		node.RDMA["mlx5_0"], node.RDMA["mlx5_2"] = c.pf, c.vf
+		p := Pool{Name: "a", RDMA: true, Select: []Selector{{PF: nic.PCI("0000:03:00.0")}}}
+		got, _ := List(p, node)
+		if got[0].Problem != c.want {
+			t.Errorf("PF %q, VF %q: problem %q, want %q", c.pf, c.vf, got[0].Problem, c.want)
+		}
+		if g, err := Allocate(p, node, []string{got[0].ID}); (err == nil) != (c.want == "") {
+			t.Errorf("PF %q, VF %q: allocate: %v, %v", c.pf, c.vf, g, err)
+		}
+	}
+}
+
 // What the kubelet sees of a healthy node does not depend on which VFs sit in
 // pods: a restart of the plugin among running pods leaves the capacity alone.
 func TestCapacityDoesNotDependOnPods(t *testing.T) {

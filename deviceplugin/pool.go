@@ -25,7 +25,7 @@ type Pool struct {
 
 	// RDMA adds the VF's RDMA device files to the container, and makes a VF
 	// without them unhealthy while it is free. (In use they may be in the pod's
-	// namespace: RDMA devices follow a VF there in exclusive mode.)
+	// namespace, in exclusive mode, if whoever attached the VF moved them too.)
 	RDMA bool
 }
 

@@ -44,3 +44,25 @@ func TestB17PFsBehindABond(t *testing.T) {
 		}
 	}
 }
+
+// TestB17UsesBehindABridge: what the host runs over a bridge that has the bond as its
+// port runs over every PF behind the bond.
+func TestB17UsesBehindABridge(t *testing.T) {
+	var l lists
+	l.pfAt(0, 0)
+	l.pfAt(1, 0)
+	members := []int{l.link(card+"0", "up0", "p0"), l.link(card+"1", "up1", "p1")}
+	bond, datapath, bridge := l.link("", "bond0", ""), l.link("", "ovs-system", ""), l.link("", "br-ex", "")
+	at := func(ifindex int) *host.Link { return &l.links[ifindex-10] }
+	for _, m := range members {
+		at(m).Master = bond
+	}
+	at(bond).Master = datapath
+	at(datapath).Kind, at(bridge).Kind = "openvswitch", "openvswitch"
+	l.uses = []host.Use{{Ifindex: bridge, What: host.DefaultRoute}}
+	for _, p := range observe(t, l).PFs {
+		if d := cmp.Diff([]string{host.DefaultRoute}, p.Carries); d != "" {
+			t.Errorf("%s carries\n%s", p.Handle, d)
+		}
+	}
+}

@@ -433,6 +433,25 @@ func TestB25BondedRDMA(t *testing.T) {
 	}
 }
 
+// TestB25HalfALAG: a port that hardware does not aggregate shares nothing, whatever
+// the other says.
+func TestB25HalfALAG(t *testing.T) {
+	var l lists
+	var bond host.Bond
+	bond.Name, bond.Ifindex, bond.Mode = "bond0", 99, nic.ActiveBackup
+	for fn := range 2 {
+		l.pfAt(fn, 0)
+		bond.Members = append(bond.Members, l.link(fmt.Sprintf("%s%d", card, fn), fmt.Sprintf("up%d", fn), fmt.Sprintf("p%d", fn)))
+	}
+	l.bonds = []host.Bond{bond}
+	l.lag = map[string]nic.LAG{card + "0": nic.LAGActive, card + "1": nic.LAGInactive}
+	l.rdma = []host.RDMADevice{{Name: "mlx5_bond_0", Parent: card + "0"}}
+	s := observe(t, l)
+	if d := cmp.Diff([][]string{{"mlx5_bond_0"}, nil}, [][]string{s.PFs[0].RDMA, s.PFs[1].RDMA}); d != "" {
+		t.Error(d)
+	}
+}
+
 // A soft RDMA device belongs to whoever has its netdev; the representor's is not
 // the VF's, and one on something else is nobody's.
 func TestSoftRDMA(t *testing.T) {

@@ -82,7 +82,7 @@ func TestPCIRefusals(t *testing.T) {
 		"bind nothing":           {m.PCI.Bind(ctx, "0000:99:00.0", ""), fs.ErrNotExist, ""},
 		"bind to what is not":    {m.PCI.Bind(ctx, vfAt, "igb_uio"), fs.ErrNotExist, "no PCI driver igb_uio is loaded"},
 		"bind what is bound":     {m.PCI.Bind(ctx, pfAt, "vfio-pci"), host.ErrBusy, "it is bound to mlx5_core"},
-		"bind what nobody wants": {m.PCI.Bind(ctx, vfAt, ""), fs.ErrNotExist, "no loaded driver wants it"},
+		"bind what nobody wants": {m.PCI.Bind(ctx, vfAt, ""), fs.ErrNotExist, "no loaded driver took it"},
 		"unbound is unbound":     {m.PCI.Unbind(ctx, vfAt), nil, ""},
 	} {
 		if !errors.Is(c.err, c.is) || c.err != nil && !strings.Contains(c.err.Error(), c.says) {

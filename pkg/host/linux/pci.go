@@ -396,7 +396,7 @@ func (p pciFunctions) probe(ctx context.Context, op, function string) error {
 		}
 		return fail(op, function, failed)
 	case errors.Is(err, unix.ETIMEDOUT):
-		return refuse(op, function, unix.ENODEV, fmt.Errorf("no loaded driver wants it: %w", unix.ENODEV))
+		return refuse(op, function, unix.ENODEV, fmt.Errorf("no loaded driver took it; if one tried, the kernel's log says why: %w", unix.ENODEV))
 	}
 	return fail(op, function, err)
 }

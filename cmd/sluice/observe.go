@@ -29,6 +29,7 @@ func observeCommand(o *options) *cobra.Command {
 					report := o.capabilities(cmd.Context(), state)
 					return o.print(cmd.OutOrStdout(), report, func(w io.Writer) { capabilityTable(w, report) })
 				}
+				n.whereabouts(cmd.Context(), &state, "/run/netns")
 				rdma, err := n.machine.RDMA.Devices(cmd.Context())
 				if err != nil {
 					return err
@@ -81,12 +82,12 @@ func cardTable(w io.Writer, cards []nic.Card, state nic.State) {
 				}
 				fmt.Fprintf(tw, "    vf %d\t%s\t%s\t%s\t%s\t%s\t\t\t%s\t%s\t%s\t%s\n",
 					v.Index, v.Address, orDash(v.Driver), orDash(v.Netdev.Name), orDash(macText(mac)), mtuText(v.Netdev),
-					orDash(v.Rep.Netdev.Name), orDash(strings.Join(v.RDMA, ",")), numaText(p.NUMA), orDash(v.InUse()))
+					orDash(v.Rep.Netdev.Name), orDash(strings.Join(v.RDMA, ",")), numaText(p.NUMA), orDash(use(v.InUse(), v.Netns)))
 			}
 			for _, f := range p.SFs {
 				fmt.Fprintf(tw, "    sf %d\t%s\t%s\t%s\t%s\t%s\t\t\t%s\t%s\t%s\t%s\n",
 					f.Num, orDash(f.Device), sfState(f), orDash(f.Netdev.Name), orDash(macText(f.MAC)), mtuText(f.Netdev),
-					orDash(f.Rep.Name), orDash(strings.Join(f.RDMA, ",")), numaText(p.NUMA), orDash(f.InUse()))
+					orDash(f.Rep.Name), orDash(strings.Join(f.RDMA, ",")), numaText(p.NUMA), orDash(use(f.InUse(), f.Netns)))
 			}
 		}
 		tw.Flush()
@@ -114,6 +115,14 @@ func portUse(p nic.PF, state nic.State) string {
 		use = append([]string{"in bond " + b.Name}, use...)
 	}
 	return strings.Join(use, ", ")
+}
+
+// use says who has a VF or an SF, and where.
+func use(by, netns string) string {
+	if netns == "" {
+		return by
+	}
+	return by + ", in " + netns
 }
 
 func sfState(f nic.SF) string {

@@ -29,6 +29,7 @@ type SF struct {
 	Netdev   Netdev   `json:"netdev,omitzero"`
 	Away     bool     `json:"away,omitempty"`
 	Owner    string   `json:"owner,omitempty"`
+	Netns    string   `json:"netns,omitempty"` // as of a VF
 	Rep      Netdev   `json:"rep,omitzero"`
 	RDMA     []string `json:"rdma,omitempty"`
 	Settings Settings `json:"settings,omitempty"`

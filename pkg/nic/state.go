@@ -114,6 +114,10 @@ type VF struct {
 	// Owner says who holds the VF by sluice's own record ("" nobody).
 	Owner string `json:"owner,omitempty"`
 
+	// Netns is the path of the namespace that the netdev is in, where somebody has
+	// looked for it; "" the host's, or not known.
+	Netns string `json:"netns,omitempty"`
+
 	// Rep is the representor, zero in legacy mode.
 	Rep Representor `json:"rep,omitzero"`
 

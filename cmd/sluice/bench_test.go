@@ -178,3 +178,81 @@ func own(folder string) string {
 	}
 	return filepath.Join(folder, names[0].Name())
 }
+
+// BenchmarkInventoryInLab measures what all of a node with many VFs takes to read
+// and join, against plain reads of the same attributes, each a file in sysfs: what a
+// script does who knows beforehand where everything is.
+func BenchmarkInventoryInLab(b *testing.B) {
+	if os.Getenv("SLUICE_LAB") == "" {
+		b.Skip("needs the lab's NIC")
+	}
+	o := &options{stateDir: b.TempDir(), output: "table"}
+	n, err := o.open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.close()
+	state, err := n.observe(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	vfs := state.PFs[0].TotalVFs
+	var spec nic.Spec
+	for _, pf := range state.PFs {
+		spec.PFs = append(spec.PFs, nic.PFSpec{Handle: pf.Handle, Named: true, Eswitch: nic.Switchdev, VFCount: &vfs})
+	}
+	if _, err := n.runner(nil).Run(b.Context(), spec); err != nil {
+		b.Fatal(err)
+	}
+	least := func(do func()) time.Duration {
+		best := timed(do)
+		for range 4 {
+			best = min(best, timed(do))
+		}
+		return best
+	}
+	files := 0
+	plain := least(func() { files = plainReads(b) })
+	observe := least(func() {
+		if _, err := n.observe(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	})
+	fmt.Printf("bench: lab/observe/2x%d %d ms (%.2f vs plain-reads of %d files)\n",
+		vfs, observe.Milliseconds(), observe.Seconds()/plain.Seconds(), files)
+}
+
+// plainReads reads of each network function and netdev one file or link for each
+// attribute that the inventory has from sysfs, and tells how many.
+func plainReads(b *testing.B) (files int) {
+	b.Helper()
+	each := func(folder string, names ...string) {
+		for _, name := range names {
+			path := filepath.Join(folder, name)
+			if _, err := os.Readlink(path); err != nil {
+				_, _ = os.ReadFile(path) // some refuse to be read, which takes its time too
+			}
+			files++
+		}
+	}
+	functions, err := filepath.Glob("/sys/bus/pci/devices/*")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range functions {
+		class, err := os.ReadFile(filepath.Join(f, "class"))
+		if err != nil || !strings.HasPrefix(string(class), "0x02") {
+			continue
+		}
+		files++
+		each(f, "vendor", "device", "driver", "physfn", "numa_node", "iommu_group", "sriov_totalvfs", "sriov_numvfs", "sriov_drivers_autoprobe")
+		netdevs, err := os.ReadDir(filepath.Join(f, "net"))
+		if err != nil {
+			continue
+		}
+		for _, d := range netdevs {
+			each(filepath.Join(f, "net", d.Name()), "ifindex", "address", "mtu", "flags", "carrier", "phys_port_name", "phys_switch_id")
+		}
+	}
+	return files
+}

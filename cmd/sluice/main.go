@@ -34,6 +34,9 @@ func (s status) Unwrap() error { return s.err }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// Who has been asked to end once and has not ended goes at the second signal:
+	// what a killed run leaves is taken over by the next.
+	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -8,16 +8,23 @@ func (g *goal) subfunctions() Action {
 	if g.want.SFs == nil {
 		return nil
 	}
-	for _, f := range g.pf.SFs {
-		if g.want.SF(f.Num) == nil {
-			return g.dropSF(f)
+	wanted := make(map[int]bool, len(*g.want.SFs))
+	for _, w := range *g.want.SFs {
+		wanted[w.Num] = true
+	}
+	have := make(map[int]*nic.SF, len(g.pf.SFs))
+	for i := range g.pf.SFs {
+		f := &g.pf.SFs[i]
+		if !wanted[f.Num] {
+			return g.dropSF(*f)
 		}
+		have[f.Num] = f
 	}
 	if g.pf.Eswitch != nic.Switchdev {
 		return nil
 	}
 	for _, w := range *g.want.SFs {
-		if a := g.sf(w); a != nil {
+		if a := g.sf(w, have[w.Num]); a != nil {
 			return a
 		}
 	}
@@ -43,10 +50,9 @@ func sfRests(w nic.SFSpec, f nic.SF) bool {
 		len(pending(ofSF, unbound, nic.Switchdev, w.Settings, f.Settings, f.Limits)) > 0
 }
 
-// sf is the step towards what is wanted of one SF.
-func (g *goal) sf(w nic.SFSpec) Action {
+// sf is the step towards what is wanted of one SF, which is f, nil if there is none.
+func (g *goal) sf(w nic.SFSpec, f *nic.SF) Action {
 	id := nic.SFID{PF: g.pf.Handle, Num: w.Num}
-	f := g.pf.SF(w.Num)
 	if f == nil {
 		return AddSF{id}
 	}

@@ -198,6 +198,10 @@ func (r *resolver) addVFs(spec *nic.PFSpec, g vfGroup, pf *nic.PF, count int, mo
 	}
 	r.known(g.path+".mac", g.stableMAC, pf)
 	r.known(g.path+".guid", g.stableGUID, pf)
+	if g.stableGUID && pf.Uplink.Exists() && !pf.InfiniBand {
+		// do_setlink asks for ndo_set_vf_guid, which IPoIB alone has.
+		r.fail(g.path+".guid", "stable, but %s (%s) is a port of Ethernet, whose VFs have no GUID: want no guid, or mac", pf.Handle, pf.Uplink.Name)
+	}
 	if g.mtu != 0 && !g.hasNetdev() && mode != nic.Switchdev {
 		r.fail(g.path+".mtu", "%d, but with driver %s the VFs of %s have no netdev, and representors are in switchdev mode alone: want no mtu, driver kernel or eswitch switchdev", g.mtu, g.driver, pf.Handle)
 	}

@@ -43,6 +43,7 @@ func refused(t *testing.T, text string, state nic.State) string {
 // Every field of a PF, a VF and an SF comes out as the setting that it stands for.
 func TestEverySetting(t *testing.T) {
 	state := node()
+	state.PFs[1].InfiniBand = true // VFs of Ethernet have no GUID
 	got := resolved(t, `
   rdma: {netns: exclusive}
   pfs:
@@ -238,6 +239,18 @@ spec.pfs[0].sfs[0].mac: stable follows from the card, and pci/0000:81:00.0 tells
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+}
+
+// VFs of Ethernet have no GUID. A port whose netdev is away does not tell what it is.
+func TestStableGUIDOfEthernet(t *testing.T) {
+	const doc = "  pfs: [{pf: '0000:03:00.1', numVfs: 1, vfGroups: [{guid: stable}]}]\n"
+	state := node()
+	want := "spec.pfs[0].vfGroups[0].guid: stable, but pci/0000:03:00.1 (ens1f1) is a port of Ethernet, whose VFs have no GUID: want no guid, or mac"
+	if d := cmp.Diff(want, refused(t, doc, state)); d != "" {
+		t.Error(d)
+	}
+	state.PFs[1].Uplink = nic.Netdev{}
+	resolved(t, doc, state)
 }
 
 // Without a serial number the addresses follow from the uplink's, and members of a

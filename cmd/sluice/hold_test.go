@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -58,5 +60,28 @@ func TestVFTakenBetweenLookAndStep(t *testing.T) {
 	}
 	if got := c.observe()[0].PFs[0].VFs[1]; got.Driver != "mlx5_core" {
 		t.Errorf("the VF has driver %q, want the one it had", got.Driver)
+	}
+}
+
+// A record that cannot be read keeps its VF, until somebody says that whoever used
+// it is gone: then plan and apply both take it.
+func TestUnreadableRecord(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=4,numvfs=2,mode=switchdev")
+	vf := c.observe()[0].PFs[0].VFs[1]
+	dir := filepath.Join(c.dir, "attachments")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, vf.Address+".json"), []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	doc := c.file(strings.Replace(switchdevDoc, "numVfs: 2", "numVfs: 0", 1))
+	if _, stderr := c.want(exitRefused, "apply", "-f", doc); !strings.Contains(stderr, "unreadable record") {
+		t.Errorf("refused with %q, want the record named", stderr)
+	}
+	c.want(exitReached, "plan", "-f", doc, "--drain-done")
+	c.want(exitReached, "apply", "-f", doc, "--drain-done")
+	if n := len(c.observe()[0].PFs[0].VFs); n != 0 {
+		t.Errorf("%d VFs, want none", n)
 	}
 }

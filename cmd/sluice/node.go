@@ -174,12 +174,8 @@ func (n *node) hold(ctx context.Context, vfs []string) (map[string]string, func(
 			return nil, nil, err
 		}
 		locks = append(locks, unlock)
-		switch r, err := store.Load(vf); {
-		case err == nil:
-			owners[vf] = r.Holder()
-		case !errors.Is(err, fs.ErrNotExist):
-			release()
-			return nil, nil, err
+		if owner := store.Owner(vf); owner != "" {
+			owners[vf] = owner
 		}
 	}
 	return owners, release, nil

@@ -162,15 +162,24 @@ func Owners(stateDir string) (map[string]string, error) {
 	}
 	out := make(map[string]string, len(vfs))
 	for _, vf := range vfs {
-		r, err := s.Load(vf)
-		switch {
-		case err == nil:
-			out[vf] = r.Holder()
-		case !errors.Is(err, fs.ErrNotExist):
-			out[vf] = "an unreadable record: " + err.Error()
+		if owner := s.Owner(vf); owner != "" {
+			out[vf] = owner
 		}
 	}
 	return out, nil
+}
+
+// Owner says who holds a VF, "" for nobody. A record that cannot be read holds it
+// too: nobody knows for whom.
+func (s Store) Owner(vf string) string {
+	switch r, err := s.Load(vf); {
+	case err == nil:
+		return r.Holder()
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	default:
+		return "an unreadable record: " + err.Error()
+	}
 }
 
 // vfs lists the VFs that have a record.

@@ -64,6 +64,11 @@ func (r *resolver) bondForm(path string, b v1alpha1.Bond) {
 	if !isNetdevName(b.Name) {
 		o.fail(o.at("name"), "%q is no name for a netdev: want 1 to 15 characters without /, :, %% and space, for example bond0", b.Name)
 	}
+	if slices.Contains([]string{"lo", "all", "default"}, b.Name) {
+		// lo is in every namespace; the others are no device's, sysctl_dev_name_is_allowed
+		// of include/net/ip.h.
+		o.fail(o.at("name"), "%q is a name that the kernel keeps for itself: want another, for example bond0", b.Name)
+	}
 	for i := range r.state.PFs {
 		if pf := &r.state.PFs[i]; b.Name != "" && pf.Uplink.Name == b.Name {
 			o.fail(o.at("name"), "%q is the uplink of %s: want another name", b.Name, pf.Handle)
@@ -78,15 +83,18 @@ func (r *resolver) bondForm(path string, b v1alpha1.Bond) {
 	o.word(o.at("hash"), b.Hash, "layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4", "vlan+srcmac")
 	o.number(o.at("miimon"), b.Miimon, 1, maxMiimon, " ms (without it a bond never notices a dead port)")
 	o.word(o.at("lacpRate"), b.LACPRate, "slow", "fast")
-	switch mode := nic.BondMode(b.Mode); {
-	case b.Adopt:
+	if b.Adopt {
 		o.notAdopted("hash", b.Hash != "")
 		o.notAdopted("miimon", b.Miimon != nil)
 		o.notAdopted("lacpRate", b.LACPRate != "")
 		o.notAdopted("mtu", b.MTU != nil)
-	case b.Hash != "" && mode == nic.ActiveBackup:
+		return
+	}
+	mode := nic.BondMode(b.Mode)
+	if b.Hash != "" && mode == nic.ActiveBackup {
 		o.fail(o.at("hash"), "%q in mode %s, which sends through one port and hashes nothing: want no hash, or mode %s or %s", b.Hash, mode, nic.BalanceXOR, nic.IEEE8023AD)
-	case b.LACPRate != "" && mode != nic.IEEE8023AD && mode != "":
+	}
+	if b.LACPRate != "" && mode != nic.IEEE8023AD && mode != "" {
 		o.fail(o.at("lacpRate"), "%q in mode %s, which speaks no LACP: want no lacpRate, or mode %s", b.LACPRate, mode, nic.IEEE8023AD)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -125,5 +126,30 @@ func TestAtBootWithAdoptedBond(t *testing.T) {
 	}
 	if committed.PFs[0].VFs[0].Driver != nic.DriverKernel {
 		t.Error("atBoot has changed what it was given")
+	}
+}
+
+// Pods' records outlive the boot that ended the pods. They keep no VF from being made
+// and bound, and a pod that gets one now has it.
+func TestBootWithRecordsOfBefore(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	c.want(exitReached, "apply", "-f", c.file(switchdevDoc))
+	vf := c.observe()[0].PFs[0].VFs[1].Address
+	save := func(container string) {
+		t.Helper()
+		if err := record.In(c.dir).Save(&record.Record{Container: container, IfName: "eth0", VF: vf}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("old")
+	c.reboot()
+	c.want(exitReached, "boot")
+	if got := c.observe()[0].PFs[0].VFs[1]; got.Driver != "mlx5_core" || got.Netdev.MTU != 9000 {
+		t.Errorf("VF 1 has driver %q and MTU %d, want mlx5_core and 9000", got.Driver, got.Netdev.MTU)
+	}
+	save("new")
+	none := c.file(strings.Replace(switchdevDoc, "numVfs: 2", "numVfs: 0", 1))
+	if _, stderr := c.want(exitRefused, "apply", "-f", none); !strings.Contains(stderr, "container new") {
+		t.Errorf("refused with %q, want the new container named", stderr)
 	}
 }

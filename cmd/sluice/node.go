@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice.dev/sluice/cni/record"
@@ -26,6 +27,9 @@ type node struct {
 	dir     string
 	boot    string // names the present boot of the machine; "" of a simulated one
 	close   func() error
+
+	mu       sync.Mutex        // of outlived: ports are worked on at the same time
+	outlived map[string]string // owners by records of VFs and SFs that were not there
 }
 
 // open opens the machine that the flags name.
@@ -112,17 +116,53 @@ func (n *node) observe(ctx context.Context) (nic.State, error) {
 	if err != nil {
 		return state, err
 	}
+	n.outlive(owners, state)
 	for i := range state.PFs {
 		for j := range state.PFs[i].VFs {
 			vf := &state.PFs[i].VFs[j]
-			vf.Owner = owners[vf.Address]
+			vf.Owner = n.holder(vf.Address, owners[vf.Address])
 		}
 		for j := range state.PFs[i].SFs {
 			sf := &state.PFs[i].SFs[j]
-			sf.Owner = owners[sf.Device]
+			sf.Owner = n.holder(sf.Device, owners[sf.Device])
 		}
 	}
 	return state, nil
+}
+
+// outlive notes whose VF or SF is not there. Records outlive a boot, which ends what
+// they are of: they say nothing of a VF that is made under the same address later.
+func (n *node) outlive(owners map[string]string, state nic.State) {
+	there := map[string]bool{}
+	for _, pf := range state.PFs {
+		for _, vf := range pf.VFs {
+			there[vf.Address] = true
+		}
+		for _, sf := range pf.SFs {
+			there[sf.Device] = true
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, owner := range owners {
+		if there[name] {
+			continue
+		}
+		if n.outlived == nil {
+			n.outlived = map[string]string{}
+		}
+		n.outlived[name] = owner
+	}
+}
+
+// holder is owner, or "" if that is whose VF or SF had not been there.
+func (n *node) holder(name, owner string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.outlived[name] == owner {
+		return ""
+	}
+	return owner
 }
 
 // refresh reads one VF again, and who holds it.
@@ -131,14 +171,7 @@ func (n *node) refresh(ctx context.Context, state *nic.State, id nic.VFID, what 
 		return err
 	}
 	vf := &state.PF(id.PF).VFs[id.Index]
-	switch r, err := record.In(n.dir).Load(vf.Address); {
-	case err == nil:
-		vf.Owner = r.Holder()
-	case errors.Is(err, fs.ErrNotExist):
-		vf.Owner = ""
-	default:
-		return err
-	}
+	vf.Owner = n.holder(vf.Address, record.In(n.dir).Owner(vf.Address))
 	return nil
 }
 
@@ -174,7 +207,7 @@ func (n *node) hold(ctx context.Context, vfs []string) (map[string]string, func(
 			return nil, nil, err
 		}
 		locks = append(locks, unlock)
-		if owner := store.Owner(vf); owner != "" {
+		if owner := n.holder(vf, store.Owner(vf)); owner != "" {
 			owners[vf] = owner
 		}
 	}

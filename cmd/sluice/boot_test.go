@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/nic"
 )
@@ -151,5 +153,39 @@ func TestBootWithRecordsOfBefore(t *testing.T) {
 	none := c.file(strings.Replace(switchdevDoc, "numVfs: 2", "numVfs: 0", 1))
 	if _, stderr := c.want(exitRefused, "apply", "-f", none); !strings.Contains(stderr, "container new") {
 		t.Errorf("refused with %q, want the new container named", stderr)
+	}
+}
+
+// What a later run leaves out stays as earlier ones committed it, as far as it has
+// outlived the later one.
+func TestBootFromSeveralRuns(t *testing.T) {
+	doc := func(pf string) string {
+		return "apiVersion: sluice.dev/v1alpha1\nkind: NodeNIC\nspec:\n  pfs:\n    - {pf: '0000:03:00.0', " + pf + "}\n"
+	}
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	for _, pf := range []string{
+		"eswitch: legacy, numVfs: 2, vfGroups: [{mac: stable, trust: true, maxRate: 1Gbit}]",
+		"mtu: 9000",
+		"eswitch: switchdev",
+		"vfGroups: [{range: '1', mtu: 4000}]",
+	} {
+		c.want(exitReached, "apply", "-f", c.file(doc(pf)))
+	}
+	before := text(c.observe())
+	c.reboot()
+	c.want(exitReached, "boot")
+	after := c.observe()
+	// Rates ended with the mode (esw_vport_cleanup) and were put back by the run.
+	if d := cmp.Diff(before, text(after)); d != "" {
+		t.Errorf("before and after the boot:\n%s", d)
+	}
+	if pf := after[0].PFs[0]; pf.Uplink.MTU != 9000 || len(pf.VFs) != 2 || pf.VFs[1].Netdev.MTU != 4000 {
+		t.Errorf("after the boot: %+v", pf)
+	}
+	c.want(exitReached, "apply", "-f", c.file(doc("numVfs: 1")))
+	c.reboot()
+	c.want(exitReached, "boot")
+	if pf := c.observe()[0].PFs[0]; len(pf.VFs) != 1 || pf.Eswitch != nic.Switchdev {
+		t.Errorf("after a run with another count and a boot: %s with %d VFs", pf.Eswitch, len(pf.VFs))
 	}
 }

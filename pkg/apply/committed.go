@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/plan"
 )
 
 // Committed is the last good state as a Spec: what runs have reached, the last one
@@ -82,12 +83,18 @@ func reached(asked nic.Spec, scopes []scope, results []ScopeResult) nic.Spec {
 	return out
 }
 
-// merge is what now says, and of before what now says nothing of.
+// merge is what is wanted after both have been reached, now the second (plan.Over).
 func merge(before, now nic.Spec) nic.Spec {
-	out := now
+	out := nic.Spec{Bonds: now.Bonds, RDMA: now.RDMA, RDMAAtBoot: now.RDMAAtBoot}
+	for _, w := range now.PFs {
+		if was := before.PF(w.Handle); was != nil {
+			w = plan.Over(*was, w)
+		}
+		out.PFs = append(out.PFs, w)
+	}
 	for _, w := range before.PFs {
 		if now.PF(w.Handle) == nil {
-			out.PFs = append(slices.Clone(out.PFs), w)
+			out.PFs = append(out.PFs, w)
 		}
 	}
 	for _, b := range before.Bonds {

@@ -24,6 +24,10 @@ type Result struct {
 	// Probe is why the node was not left in what had been reached.
 	Probe error `json:"-"`
 
+	// Still is what the probe said after going back: what it misses has not come
+	// back, an address or a route, say, that went with an interface.
+	Still error `json:"-"`
+
 	// Journal is what could not be written down on the way back; it stops nothing.
 	Journal error `json:"-"`
 }
@@ -34,8 +38,9 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		plain
 		Probe   string `json:"probe,omitempty"`
+		Still   string `json:"still,omitempty"`
 		Journal string `json:"journal,omitempty"`
-	}{plain(r), text(r.Probe), text(r.Journal)})
+	}{plain(r), text(r.Probe), text(r.Still), text(r.Journal)})
 }
 
 // ScopeResult is how one PF ended.
@@ -104,6 +109,9 @@ func (r *Result) err() error {
 	var errs []error
 	if r.Probe != nil {
 		errs = append(errs, fmt.Errorf("probe: %w", r.Probe))
+	}
+	if r.Still != nil {
+		errs = append(errs, fmt.Errorf("after going back still: %w", r.Still))
 	}
 	for _, s := range r.Scopes {
 		switch {

@@ -63,7 +63,8 @@ type Runner struct {
 	Drained bool
 
 	// Probe says whether the node may stay as it now is: nil when it may. It is
-	// asked once, after the last step of all PFs. None means yes.
+	// asked after the last step of all PFs, and if it says no once more after going
+	// back. None means yes.
 	Probe func(context.Context) error
 
 	// Parallel does the PFs at the same time instead of one after another.
@@ -290,6 +291,7 @@ func (j *job) all(ctx context.Context, scopes []scope, plans []plan.Plan, out *R
 		return
 	}
 	j.takeBack(ctx, scopes, out, fmt.Errorf("probe: %w", out.Probe))
+	out.Still = j.Probe(ctx)
 }
 
 // takeBack makes all scopes go back that had reached what was wanted.

@@ -508,12 +508,12 @@ func TestRunProbe(t *testing.T) {
 	if res.Outcome != RolledBack || !errors.Is(err, noRoute) || res.Probe != noRoute {
 		t.Fatalf("result %+v, %v; want rolled back for the probe", res, err)
 	}
-	if want := "probe: no route to the API server"; err.Error() != want {
-		t.Errorf("error %q, want %q, once", err, want)
+	if want := "probe: no route to the API server\nafter going back still: no route to the API server"; err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
 	}
 	res.Scopes = res.Scopes[:1]
 	if got, want := asJSON(res), `{"id":1,"outcome":"rolled back","scopes":[{"scope":"pci/0000:03:00.0","outcome":"rolled back",`+
-		`"steps":14,"error":"probe: no route to the API server"}],"probe":"no route to the API server"}`; got != want {
+		`"steps":14,"error":"probe: no route to the API server"}],"probe":"no route to the API server","still":"no route to the API server"}`; got != want {
 		t.Errorf("JSON %s, want %s", got, want)
 	}
 	b.mustBeAsBefore(t, before)

@@ -371,6 +371,14 @@ type RDMA interface {
 	// SetModeAtBoot writes what the next boot is to bring (netns_mode of ib_core);
 	// "" takes back what it has written.
 	SetModeAtBoot(ctx context.Context, m nic.RDMAMode) error
+
+	// Move gives a device of the host's network namespace, by name, to the one at
+	// path. That is for exclusive mode: in shared mode, and of drivers that cannot
+	// (soft RoCE), it is ErrNotSupported (drivers/infiniband/core/device.c,
+	// ib_device_set_netns_put). A device that is not there, or no such path, is
+	// fs.ErrNotExist. A namespace that ends gives its devices back
+	// (rdma_dev_exit_net); before that the way back is NetnsLinks.MoveRDMA.
+	Move(ctx context.Context, name, path string) error
 }
 
 // RDMADevice is one RDMA device and the files through which programs use it.
@@ -407,4 +415,12 @@ type NetnsLinks interface {
 	// had or will have it, so a path that is used again for a new namespace
 	// answers to another ID, also after a boot.
 	ID() string
+
+	// RDMADevices lists by name, in order, the RDMA devices that the namespace
+	// sees: in exclusive mode those that it was given, in shared mode all.
+	RDMADevices(ctx context.Context) ([]string, error)
+
+	// MoveRDMA is RDMA.Move from here, "" meaning to the host's. The kernel takes
+	// the request only from the namespace that the device is in.
+	MoveRDMA(ctx context.Context, name, path string) error
 }

@@ -22,6 +22,8 @@ func systemRules() []rule {
 		when("rdma/mode/fixed", rdmaFixed, RDMAModes, Namespaces),
 		when("rdma/mode/at boot", rdmaAtBoot, RDMAModes),
 		when("rdma/mode/impossible", rdmaImpossible, RDMAModes),
+		when("rdma/move", moveRDMA, SRIOV, RDMA, RDMAModes, Namespaces),
+		when("rdma/move/nothing", moveNoRDMA, Namespaces),
 		when("watch", watch, Watch, Software),
 		when("watch/ends", watchEnds, Watch),
 	}

@@ -70,11 +70,13 @@ func networkOrder(n uint16) uint16 {
 }
 
 // within runs f on a thread in the namespace of l.
-func (l *links) within(f func() error) error {
-	if here, err := identify(netlink.ThreadNetns); err == nil && here == l.ns.id {
+func (l *links) within(f func() error) error { return l.ns.within(f) }
+
+func (ns *netnsFile) within(f func() error) error {
+	if here, err := identify(netlink.ThreadNetns); err == nil && here == ns.id {
 		return f()
 	}
-	return netlink.In(int(l.ns.Fd()), f)
+	return netlink.In(int(ns.Fd()), f)
 }
 
 // arpAnnouncement is RFC 826 for Ethernet and IPv4.

@@ -97,7 +97,7 @@ func Open(o Options) (*Machine, error) {
 		Devlink: e,
 		Links:   l,
 		Bonds:   bonds{links: l},
-		RDMA:    rdma{sys: o.Sys, dev: o.Dev, etc: o.Etc, client: ib},
+		RDMA:    rdma{sys: o.Sys, dev: o.Dev, etc: o.Etc, home: home, client: ib},
 		GPUs:    gpus{sys: functions},
 		Netns:   namespaces{home: home},
 		Settings: settings{

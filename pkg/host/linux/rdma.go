@@ -21,6 +21,7 @@ import (
 // network namespace only.
 type rdma struct {
 	sys, dev, etc string
+	home          *netnsFile
 	client        *nldev.Client
 }
 

@@ -133,17 +133,11 @@ func (l *links) Move(ctx context.Context, ifindex int, path string) error {
 		return err
 	}
 	object := l.name(k.Name, ifindex)
-	to := l.home
-	if path != "" {
-		to, err = openNetns(path)
-		if errors.Is(err, errNoNetns) {
-			return refuse(op, object, unix.EINVAL, fmt.Errorf("%s %w", path, errNoNetns))
-		}
-		if err != nil {
-			return fail(op, object, err)
-		}
-		defer to.Close()
+	to, done, err := target(op, object, path, l.home)
+	if err != nil {
+		return err
 	}
+	defer done()
 	if to.id == l.ns.id {
 		return nil
 	}
@@ -156,4 +150,20 @@ func (l *links) Move(ctx context.Context, ifindex int, path string) error {
 			Err: fmt.Errorf("the interface is bound to its network namespace: %w", host.ErrNotSupported)}
 	}
 	return fail(op, object, err)
+}
+
+// target opens the namespace at path to move object there, "" being home. done
+// closes what was opened.
+func target(op, object, path string, home *netnsFile) (to *netnsFile, done func(), err error) {
+	if path == "" {
+		return home, func() {}, nil
+	}
+	to, err = openNetns(path)
+	if errors.Is(err, errNoNetns) {
+		return nil, nil, refuse(op, object, unix.EINVAL, fmt.Errorf("%s %w", path, errNoNetns))
+	}
+	if err != nil {
+		return nil, nil, fail(op, object, err)
+	}
+	return to, func() { to.Close() }, nil
 }

@@ -28,7 +28,8 @@
 //     MTU members have. LAG by the rules of mlx5/core/lag/lag.c, some time after its
 //     bond; it needs VFs unbound when it begins; one mlx5_bond_N in the place of both
 //     PFs' RDMA devices.
-//   - RDMA modes (drivers/infiniband/core/device.c); InfiniBand ports with GUIDs.
+//   - RDMA modes, and in exclusive mode devices in other namespaces
+//     (drivers/infiniband/core/device.c); InfiniBand ports with GUIDs.
 //   - net/core/dev.c: names and alternative names, ifindexes per namespace, what a
 //     move between namespaces keeps and drops, and where interfaces go when their
 //     namespace ends.
@@ -40,8 +41,8 @@
 // in switchdev mode, or RoCE of a bound VF, are read and refused, as a kernel does.
 //
 // Not modelled: packets, tc and OVS, what an administrative address does to a VF that
-// is bound already, the VF's own address in ice's VF rows, RDMA devices moving
-// between namespaces, the netdev of a virtio vDPA device, SFs of ice, LAG of ice.
+// is bound already, the VF's own address in ice's VF rows, the netdev of a virtio
+// vDPA device, SFs of ice, LAG of ice.
 //
 // Everything that the kernel draws by chance (MAC addresses) is drawn from a
 // seed, so a machine built twice from one spec behaves alike to the last ifindex.

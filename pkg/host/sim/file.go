@@ -129,6 +129,8 @@ func (s *Sim) checkRDMA() error {
 			return fmt.Errorf("rdma[%d]: no function pf %d vf %d sf %d", i, d.PF, d.VF, d.SF)
 		case d.Name == "" || names[d.Name] || d.Verbs < 0 || verbs[d.Verbs]:
 			return fmt.Errorf("rdma[%d]: name %q or number %d is empty or taken", i, d.Name, d.Verbs)
+		case s.netns(d.Netns) == nil || d.Netns != hostNS && s.st.RDMAMode != nic.RDMAExclusive:
+			return fmt.Errorf("rdma[%d]: no namespace %d, or devices are shared", i, d.Netns)
 		}
 		names[d.Name], verbs[d.Verbs] = true, true
 	}

@@ -76,7 +76,8 @@ func (s *Sim) netnsAt(path string) (*netns, error) {
 
 // reap ends a namespace that has neither path nor open handle: hardware
 // interfaces go back to the host's, under their name if it is free there, else
-// devN (default_device_exit_net); software ones end with it.
+// devN (default_device_exit_net); software ones end with it. RDMA devices go back
+// too (rdma_dev_exit_net).
 func (s *Sim) reap(id int) {
 	ns, host := s.netns(id), s.netns(hostNS)
 	if ns == nil || id == hostNS || ns.Path != "" || s.handles[id] > 0 {
@@ -94,6 +95,11 @@ func (s *Sim) reap(id int) {
 		}
 		l.AltNames = slices.DeleteFunc(l.AltNames, func(a string) bool { return s.taken(hostNS, a) })
 		s.move(l, host)
+	}
+	for _, d := range s.st.RDMA {
+		if d.Netns == id {
+			d.Netns = hostNS
+		}
 	}
 	s.drop(func(l *link) bool { return l.Netns == id })
 	s.st.Netns = slices.DeleteFunc(s.st.Netns, func(n *netns) bool { return n.ID == id })

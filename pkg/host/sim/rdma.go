@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"strings"
@@ -14,14 +16,16 @@ import (
 
 type rdma struct{ hand }
 
-// Devices lists them all wherever their netdevs are. (In exclusive mode too: nothing
-// moves a device into another namespace here.)
+// Devices lists those of the host's namespace, wherever their netdevs are; in shared
+// mode that is all.
 func (s rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 	var out []host.RDMADevice
 	err := s.read(ctx, "list RDMA devices", func() error {
 		netdevs := s.netdevs()
 		for _, d := range s.st.RDMA {
-			out = append(out, s.rdmaDevice(d, netdevs[d.id()]))
+			if d.Netns == hostNS {
+				out = append(out, s.rdmaDevice(d, netdevs[d.id()]))
+			}
 		}
 		slices.SortFunc(out, func(a, b host.RDMADevice) int { return strings.Compare(a.Name, b.Name) })
 		return nil
@@ -129,5 +133,68 @@ func (s rdma) SetModeAtBoot(ctx context.Context, m nic.RDMAMode) error {
 			return nil, nil
 		}
 		return func() { s.st.RDMAAtBoot = m }, nil
+	}, nil)
+}
+
+func (s rdma) Move(ctx context.Context, name, path string) error {
+	return s.moveRDMA(ctx, hostNS, Op{Object: name}, path)
+}
+
+func (n *links) RDMADevices(ctx context.Context) ([]string, error) {
+	s := n.s
+	var out []string
+	err := s.read(ctx, "list RDMA devices", func() error {
+		if n.closed {
+			return Op{Verb: "list", Object: "RDMA devices"}.fail(fs.ErrClosed)
+		}
+		for _, d := range s.st.RDMA {
+			if s.sees(n.ns, d) {
+				out = append(out, d.Name)
+			}
+		}
+		slices.Sort(out)
+		return nil
+	})
+	return out, err
+}
+
+func (n *links) MoveRDMA(ctx context.Context, name, path string) error {
+	s := n.s
+	op := Op{Verb: MoveRDMA, Object: name}
+	s.mu.Lock()
+	closed := n.closed
+	if !closed {
+		op.Netns = s.netns(n.ns).Path
+	}
+	s.mu.Unlock()
+	if closed {
+		return op.fail(fs.ErrClosed)
+	}
+	return s.moveRDMA(ctx, n.ns, op, path)
+}
+
+// sees says whether a namespace may use a device (rdma_dev_access_netns).
+func (s *Sim) sees(ns int, d *rdmaDevice) bool {
+	return s.st.RDMAMode == nic.RDMAShared || d.Netns == ns
+}
+
+// moveRDMA is ib_device_set_netns_put.
+func (s hand) moveRDMA(ctx context.Context, from int, op Op, path string) error {
+	op.Verb, op.Arg = MoveRDMA, cmp.Or(path, "of the host")
+	return s.set(ctx, op, func() (func(), error) {
+		to, err := s.netnsAt(path)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(s.st.RDMA, func(d *rdmaDevice) bool { return d.Name == op.Object && s.sees(from, d) })
+		switch {
+		case i < 0:
+			return nil, refuse(syscall.ENODEV, "")
+		case s.st.RDMAMode == nic.RDMAShared:
+			return nil, refuse(syscall.EOPNOTSUPP, "")
+		case to.ID == from:
+			return nil, nil
+		}
+		return func() { s.st.RDMA[i].Netns = to.ID }, nil
 	}, nil)
 }

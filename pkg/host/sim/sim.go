@@ -338,6 +338,7 @@ const (
 	Release      Verb = "release"
 	SetRDMAMode  Verb = "set RDMA mode"
 	SetRDMABoot  Verb = "set RDMA mode at boot"
+	MoveRDMA     Verb = "move RDMA device to netns"
 
 	// Aggregate is the driver's own: that it takes a bond into hardware. It makes no
 	// Op, and only a Fault that names it meets it.
@@ -351,7 +352,7 @@ func verbs() []Verb {
 	out := []Verb{
 		SetVFs, SetAutoprobe, Bind, Unbind, SetEswitch, SetPortMAC, SetMTU, SetMAC, SetUp, SetName, SetVFMAC, Move,
 		AddAddress, AddRoute, Announce, AddSF, DelSF, SetSFActive, AddBond, DelBond, Enslave, Release,
-		SetRDMAMode, SetRDMABoot, Aggregate,
+		SetRDMAMode, SetRDMABoot, MoveRDMA, Aggregate,
 	}
 	for _, k := range knobs() {
 		if v := SetOf(k.name); !slices.Contains(out, v) {

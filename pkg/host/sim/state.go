@@ -151,6 +151,7 @@ type rdmaDevice struct {
 	SF    int    `json:"sf"`            // number; -1 none
 	LAG   bool   `json:"lag,omitempty"` // for both ports of the card
 	Verbs int    `json:"verbs"`
+	Netns int    `json:"netns,omitempty"` // in exclusive mode: where it is
 }
 
 // netns is a network namespace. Its number never changes, its path ends with

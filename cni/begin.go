@@ -45,7 +45,11 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	if err := podReady(ctx, pod, c.VF, args); err != nil {
 		return nil, err
 	}
-	j.of(newRecord(c, args, pod.ID(), id, vf), args.Path)
+	r := newRecord(c, args, pod.ID(), id, vf)
+	if r.RDMA, err = p.movable(ctx, st.RDMA.Mode, vf); err != nil {
+		return nil, err
+	}
+	j.of(r, args.Path)
 	if c.IPAM != "" {
 		if err := p.IPAM.Find(j.call); err != nil {
 			return nil, err
@@ -77,6 +81,26 @@ func newRecord(c Config, args *skel.CmdArgs, netnsID string, id nic.VFID, vf *ni
 			RepMTU: vf.Rep.Netdev.MTU, RepUp: vf.Rep.Netdev.Up,
 		},
 	}
+}
+
+// movable lists the RDMA devices that have to go where the VF goes: in exclusive
+// mode those of the VF itself. Soft ones on its netdev cannot move, and end when it
+// does.
+func (p *Plugin) movable(ctx context.Context, mode nic.RDMAMode, vf *nic.VF) ([]string, error) {
+	if mode != nic.RDMAExclusive || len(vf.RDMA) == 0 {
+		return nil, nil
+	}
+	all, err := p.Host.RDMA.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, d := range all {
+		if d.Parent == vf.Address {
+			out = append(out, d.Name)
+		}
+	}
+	return out, nil
 }
 
 func (p *Plugin) open(ctx context.Context, path string) (host.NetnsLinks, error) {

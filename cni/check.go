@@ -154,6 +154,9 @@ func damage(m *made, w Want, s State) []string {
 			}
 		}
 	}
+	if name := firstLacking(w.RDMA, s.RDMA); name != "" {
+		say("its RDMA device %s is not in the pod's network namespace", name)
+	}
 	if !s.Rep.Exists() {
 		say("its representor is gone")
 	} else if !s.Rep.Up {

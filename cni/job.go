@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -41,7 +42,7 @@ type job struct {
 // of makes j the job of a record.
 func (j *job) of(r *record.Record, cniPath string) {
 	j.rec = r
-	j.want = Want{VF: r.VF, IfName: r.IfName, IPAM: r.IPAM, Before: r.Before}
+	j.want = Want{VF: r.VF, IfName: r.IfName, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
 	j.call = Call{
 		Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
 		IfName: r.IfName, Args: r.Args, Path: cniPath,
@@ -61,6 +62,7 @@ const (
 	aspectPort
 	aspectAddresses
 	aspectRoutes
+	aspectRDMA
 
 	everything aspect = 1<<iota - 1
 )
@@ -86,6 +88,8 @@ func touches(s Step) aspect {
 		return aspectAdminMAC
 	case Move, Await:
 		return aspectPlace
+	case MoveRDMA:
+		return aspectRDMA
 	case Plug, Unplug:
 		return aspectPort
 	case AddAddress:
@@ -151,6 +155,11 @@ func (j *job) do(ctx context.Context, step Step) error {
 			return j.p.Host.Links.Move(ctx, s.Dev.Ifindex, j.rec.Netns)
 		}
 		return j.pod.Move(ctx, s.Dev.Ifindex, "")
+	case MoveRDMA:
+		if s.To == PodVF {
+			return j.p.Host.RDMA.Move(ctx, s.Name, j.rec.Netns)
+		}
+		return j.pod.MoveRDMA(ctx, s.Name, "")
 	case Await:
 		return j.await(ctx)
 	case Plug:
@@ -260,6 +269,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		{aspectRep, j.readRep},
 		{aspectPlace, j.readPlace},
 		{aspectVF, j.readVF},
+		{aspectRDMA, j.readRDMA},
 		{aspectAddresses, j.readAddresses},
 		{aspectRoutes, j.readRoutes},
 		{aspectPort, j.readPort},
@@ -286,7 +296,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 // look takes from an observation of the whole node what it says about the VF.
 func (j *job) look(st nic.State) {
 	id, vf := st.VFAt(j.rec.VF)
-	j.stale = aspectPlace | aspectPort
+	j.stale = aspectPlace | aspectPort | aspectRDMA
 	j.vf, j.port, j.uplink = id, 0, 0
 	j.state.HasAdminMAC, j.state.AdminMAC, j.state.Rep = false, nic.MAC{}, nic.Netdev{}
 	if vf == nil {
@@ -401,6 +411,28 @@ func (j *job) find(ctx context.Context, links host.Links) (host.Link, bool, erro
 		}
 	}
 	return host.Link{}, false, nil
+}
+
+// readRDMA asks the pod's namespace alone, and nothing for a VF without devices to
+// move. In a namespace that cannot be reached none is known: it gives its devices
+// back before its netdevs when it ends (rdma_dev_exit_net comes before
+// default_device_exit_net).
+func (j *job) readRDMA(ctx context.Context) error {
+	j.state.RDMA = nil
+	if j.pod == nil || len(j.rec.RDMA) == 0 {
+		return nil
+	}
+	defer j.p.span("kernel", "list RDMA devices of the pod")()
+	names, err := j.pod.RDMADevices(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range j.rec.RDMA {
+		if slices.Contains(names, name) {
+			j.state.RDMA = append(j.state.RDMA, name)
+		}
+	}
+	return nil
 }
 
 func (j *job) readAddresses(ctx context.Context) (err error) {

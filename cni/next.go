@@ -25,7 +25,8 @@ type Want struct {
 	Port   offload.Port
 
 	// Of both ends.
-	IPAM string // plugin; "" for none
+	IPAM string   // plugin; "" for none
+	RDMA []string // devices that go where the VF's netdev goes
 
 	// Of a detachment.
 	Before record.Before
@@ -46,6 +47,8 @@ const (
 type State struct {
 	Place Place
 	VF    nic.Netdev // zero unless AtHome or InPod
+
+	RDMA []string // devices of Want.RDMA that are in the attachment's namespace
 
 	// HasAdminMAC: the VF is there with a representor to set its address.
 	HasAdminMAC bool
@@ -118,6 +121,8 @@ func attach(w Want, s State) Step {
 		return Rename{vf, TempName(w.VF)}
 	case home:
 		return Move{vf, PodVF}
+	case pod && firstLacking(w.RDMA, s.RDMA) != "":
+		return MoveRDMA{firstLacking(w.RDMA, s.RDMA), PodVF}
 	case pod && s.VF.Name != w.IfName:
 		return Rename{vf, w.IfName}
 	case pod && !s.VF.Up:
@@ -150,14 +155,27 @@ func address(vf Dev, s State) Step {
 	return nil
 }
 
+// firstLacking is the first of want that is not in have; "" when none lacks.
+func firstLacking(want, have []string) string {
+	for _, name := range want {
+		if !slices.Contains(have, name) {
+			return name
+		}
+	}
+	return ""
+}
+
 // detach takes the VF out first: once the pod cannot use its addresses, they
-// may go to another. The port goes before the addresses for the case that the
+// may go to another. Its RDMA devices come before its netdev: whoever looks when
+// the netdev appears on the host finds the VF whole. The port goes before the addresses for the case that the
 // VF's namespace cannot be reached, and is waited for last.
 func detach(w Want, s State) Step {
 	rep, vf, was := s.rep(), s.vf(), w.Before
 	home, pod := s.Place == AtHome, s.Place == InPod
 	misnamed := s.VF.Name != was.Name && !s.NameTaken
 	switch {
+	case len(s.RDMA) > 0:
+		return MoveRDMA{s.RDMA[0], HostVF}
 	case pod && s.VF.Up:
 		return SetUp{vf, false}
 	case pod && s.VF.Name != TempName(w.VF):

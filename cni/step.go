@@ -73,6 +73,11 @@ type (
 		Dev Dev
 		To  Side
 	}
+	// MoveRDMA takes an RDMA device of the VF to the pod, or to the host.
+	MoveRDMA struct {
+		Name string
+		To   Side
+	}
 	// Await waits for the kernel to give back the netdev of a VF whose
 	// namespace is ending: it is moved to the host's when the last user of the
 	// namespace is gone (net/core/dev.c, default_device_exit_net).
@@ -107,6 +112,7 @@ func (SetMAC) step()      {}
 func (Rename) step()      {}
 func (SetAdminMAC) step() {}
 func (Move) step()        {}
+func (MoveRDMA) step()    {}
 func (Await) step()       {}
 func (Plug) step()        {}
 func (Unplug) step()      {}
@@ -139,6 +145,13 @@ func (s Move) String() string {
 		return fmt.Sprintf("move %s to the pod", s.Dev)
 	}
 	return fmt.Sprintf("move %s to the host", s.Dev)
+}
+
+func (s MoveRDMA) String() string {
+	if s.To == PodVF {
+		return fmt.Sprintf("move RDMA device %s to the pod", s.Name)
+	}
+	return fmt.Sprintf("move RDMA device %s to the host", s.Name)
 }
 
 func (s Await) String() string {

@@ -30,7 +30,8 @@ type Record struct {
 	Index       int        `json:"index"` // of the VF among the PF's
 	Representor string     `json:"representor"`
 	Bridge      string     `json:"bridge"`
-	OVSDB       string     `json:"ovsdb"` // endpoint
+	OVSDB       string     `json:"ovsdb"`          // endpoint
+	RDMA        []string   `json:"rdma,omitempty"` // devices that go along: the VF's, in exclusive mode
 
 	// How the attachment was asked for: configuration and CNI_ARGS, for the IPAM
 	// plugin, which releases by what it was called with; and the plugin's name, ""

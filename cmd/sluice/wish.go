@@ -60,7 +60,7 @@ func (n *node) wish(ctx context.Context, path string) (*wish, error) {
 
 // probe gives a run the questions that are to be asked after it.
 func (n *node) probe(ctx context.Context, r *apply.Runner, c policy.Conduct) error {
-	p := probe.Probe{DefaultRoute: c.Probe.DefaultRoute, Ping: c.Probe.Addresses, Within: c.Probe.Timeout}
+	p := probe.Probe{DefaultRoute: c.Probe.DefaultRoute, Ping: c.Probe.Addresses, Dial: c.Probe.Connect, Within: c.Probe.Timeout}
 	if p.IsZero() {
 		return nil
 	}

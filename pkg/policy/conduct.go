@@ -19,6 +19,7 @@ type Conduct struct {
 // Probe is what must hold after a change for it to stay.
 type Probe struct {
 	Addresses    []netip.Addr // which answer
+	Connect      []string     // host:port, which take a TCP connection
 	DefaultRoute bool         // there is one, if there was
 	Timeout      time.Duration
 }
@@ -54,6 +55,7 @@ func (f *form) conduct(spec v1alpha1.NodeNICSpec) Conduct {
 	c := Conduct{Probe: Probe{Timeout: defaultTimeout}, Drift: DriftMend}
 	if p := spec.Probe; p != nil {
 		c.Probe.Addresses = f.addresses("spec.probe.addresses", p.Addresses)
+		c.Probe.Connect = f.endpoints("spec.probe.connect", p.Connect)
 		c.Probe.DefaultRoute = p.DefaultRoute
 		if p.Timeout != "" {
 			c.Probe.Timeout = f.timeout("spec.probe.timeout", p.Timeout)
@@ -90,6 +92,19 @@ func (f *form) addresses(path string, texts []string) []netip.Addr {
 		}
 		seen[a] = i
 		out = append(out, a)
+	}
+	return out
+}
+
+func (f *form) endpoints(path string, texts []string) []string {
+	var out []string
+	for i, text := range texts {
+		a, err := netip.ParseAddrPort(text)
+		if err != nil || a.Port() == 0 || a.Addr().Zone() != "" || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
+			f.fail(fmt.Sprintf("%s[%d]", path, i), "%q: want an IP address and a port, for example 192.0.2.10:6443 or [2001:db8::1]:6443", text)
+			continue
+		}
+		out = append(out, a.String())
 	}
 	return out
 }

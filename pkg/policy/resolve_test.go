@@ -274,7 +274,7 @@ func TestStableUnderABond(t *testing.T) {
 
 func TestConduct(t *testing.T) {
 	all := `
-  probe: {addresses: ["192.0.2.1", "2001:db8::1"], defaultRoute: true, timeout: 2m}
+  probe: {addresses: ["192.0.2.1", "2001:db8::1"], connect: ["192.0.2.10:6443", "[2001:db8::1]:6443"], defaultRoute: true, timeout: 2m}
   protect: {routesTo: ["192.0.2.10"]}
   drift: report
 `
@@ -283,6 +283,7 @@ func TestConduct(t *testing.T) {
 		all: {
 			Probe: Probe{
 				Addresses:    []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+				Connect:      []string{"192.0.2.10:6443", "[2001:db8::1]:6443"},
 				DefaultRoute: true, Timeout: 2 * time.Minute,
 			},
 			Protect: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Drift: DriftReport,

@@ -83,6 +83,10 @@ type Probe struct {
 	// Addresses must answer an ICMP echo: IP addresses such as 192.0.2.1 or 2001:db8::1.
 	Addresses []string `json:"addresses,omitempty"`
 
+	// Connect must take a TCP connection: addresses with a port, such as
+	// 192.0.2.10:6443 or [2001:db8::1]:6443, of the API server for one.
+	Connect []string `json:"connect,omitempty"`
+
 	// DefaultRoute: if there was a default route before, there must be one after,
 	// over an interface that is up and has carrier.
 	DefaultRoute bool `json:"defaultRoute,omitempty"`

@@ -107,6 +107,8 @@ for x in a b; do ip -n $x neigh replace 10.0.0.3 lladdr "$(mac_in c)" dev eth0 n
 ip -n c neigh replace 10.0.0.1 lladdr "$(mac_in a)" dev eth0 nud permanent
 ip -n c neigh replace 10.0.0.2 lladdr "$(mac_in b)" dev eth0 nud permanent
 does "ping in hardware" in_pod a ping -c 2 -i 0.2 -W 5 10.0.0.3
+# What a VF says before its link is up is dropped, so only what comes now counts.
+drops=$(counter $A pf0vf0 tx_drops)
 does "leaf" rate set pci/$A/1 tx_max 20mbit
 send a 5201 6
 sleep 2
@@ -130,7 +132,7 @@ at_most "node, with an assured rate in it" 20 5 pf0vf0 pf0vf1
 wait
 a=$(($(sent pf0vf0) - a0)) b=$(($(sent pf0vf1) - b0))
 [ $b -gt $((a * 2)) ] && ok "who has it gets more: $b and $a bytes" || bad "$b and $a bytes"
-is "nothing was dropped for it" "$(counter $A pf0vf0 tx_drops)" 0
+is "nothing was dropped for it" "$(counter $A pf0vf0 tx_drops)" "$drops"
 does "link down while it waits" ip -n a link set eth0 down
 does "and up" ip -n a link set eth0 up
 for i in 0 1 2; do tc qdisc del dev "$(rep $A $i)" ingress; done
@@ -139,6 +141,7 @@ for x in a b c; do ip netns pids $x | xargs -r kill; ip netns del $x; done
 # with LAG the bond is the link
 p0=$(pf_dev $A) p1=$(pf_dev $B)
 mode $B switchdev
+unbind $A # with drivers on VFs no LAG begins
 bond balance-xor "$p0" "$p1"
 active "LAG"
 like "the bond's speed" "$(ethtool bond0)" 'Speed: 200000Mb/s'

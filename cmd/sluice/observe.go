@@ -69,6 +69,9 @@ func cardTable(w io.Writer, cards []nic.Card, state nic.State) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "card %d  %s  serial %s%s\n", i, orDash(c.Product), orDash(c.Serial), firmwareText(c))
+		if c.Rules.Why != "" {
+			fmt.Fprintf(w, "  room for offloaded rules: %d %%: %s\n", c.Rules.Percent, c.Rules.Why)
+		}
 		tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 		fmt.Fprintln(tw, "  FUNCTION\tID\tDRIVER\tNETDEV\tMAC\tMTU\tESWITCH\tVFS\tREPRESENTOR\tRDMA\tNUMA\tUSE")
 		for _, p := range c.PFs {

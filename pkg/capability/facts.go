@@ -107,6 +107,9 @@ type PF struct {
 	Encap     string      `json:"encap,omitempty"`     // encap-mode: none, basic; "" not read
 	LAG       nic.LAG     `json:"lag,omitempty"`       // what the driver says of VF-LAG
 	InHW      InHW        `json:"inHW"`
+
+	// Rules is the room for offloaded rules of the card; zero in legacy mode.
+	Rules nic.RuleRoom `json:"ruleCapacity,omitzero"`
 }
 
 // InHW is how many rules on the PF's ports (uplink and representors) the driver has
@@ -121,6 +124,12 @@ type InHW struct {
 // Conntrack and InHW are left out.
 func PFsOf(s nic.State) []PF {
 	var out []PF
+	rules := map[nic.Handle]nic.RuleRoom{}
+	for _, c := range s.Cards() {
+		for _, p := range c.PFs {
+			rules[p.Handle] = c.Rules
+		}
+	}
 	for _, p := range s.PFs {
 		card := p.Serial
 		if card == "" {
@@ -130,6 +139,9 @@ func PFsOf(s nic.State) []PF {
 			Handle: p.Handle, Card: card, Netdev: p.Uplink.Name, Driver: p.Driver, Eswitch: p.Eswitch,
 			TotalVFs: p.TotalVFs, VFs: len(p.VFs), RDMA: slices.Clone(p.RDMA),
 			TCOffload: p.Settings[nic.TCOffload], Encap: p.Settings[nic.EncapMode], LAG: p.LAG,
+		}
+		if p.Eswitch == nic.Switchdev {
+			f.Rules = rules[p.Handle]
 		}
 		for _, v := range p.VFs {
 			f.RDMA = append(f.RDMA, v.RDMA...)

@@ -157,7 +157,8 @@ func (f Facts) inSwitchdev() Finding {
 
 func flows(f Facts) []Finding {
 	out := f.Kernel.built("NET_CLS_ACT", "NET_CLS_FLOWER", "NET_SCH_INGRESS", "NET_ACT_MIRRED", "NET_ACT_GACT", "NET_ACT_PEDIT", "NET_ACT_VLAN")
-	return append(append(out, f.offers(partFlows)...), f.inSwitchdev())
+	out = append(append(out, f.offers(partFlows)...), f.inSwitchdev())
+	return append(out, f.ruleRoom()...)
 }
 
 // fromWire: an uplink takes no rules while its hw-tc-offload is off (mlx5:
@@ -215,13 +216,31 @@ func vfLAG(f Facts) []Finding {
 		}
 		ports[p.Card]++
 		if ports[p.Card] == 2 {
-			return append(out, Finding{Answer: Yes, What: "a card with two ports: " + p.Card, From: "serial numbers"})
+			out = append(out, Finding{Answer: Yes, What: "a card with two ports: " + p.Card, From: "serial numbers"})
+			return append(out, f.ruleRoom()...)
 		}
 	}
 	return append(out, Finding{
 		Answer: No, What: "no card has two ports with an eswitch", From: "serial numbers",
 		Change: "use a card with two ports: a bond of ports of different cards is not carried in hardware",
 	})
+}
+
+// ruleRoom says what VF-LAG costs, where there is one.
+func (f Facts) ruleRoom() []Finding {
+	var out []Finding
+	said := map[string]bool{}
+	for _, p := range f.PFs {
+		if p.Rules.Why == "" || said[p.Card] {
+			continue
+		}
+		said[p.Card] = true
+		out = append(out, Finding{
+			Answer: Yes, From: "debugfs mlx5/" + p.Handle.Name + "/lag",
+			What: fmt.Sprintf("card %s has %d %% of its room for offloaded rules: %s", p.Card, p.Rules.Percent, p.Rules.Why),
+		})
+	}
+	return out
 }
 
 func sfs(f Facts) []Finding { return f.offers(partSF) }

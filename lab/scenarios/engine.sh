@@ -13,8 +13,10 @@ document() {
 	} >"$work/$1.yaml"
 }
 
-# inventory: all that sluice sees, less what no one chooses.
-inventory() { sluice observe -o json | jq 'del(.. | .ifindex?)'; }
+# inventory: all that sluice sees, less what no one chooses: the kernel numbers
+# interfaces in the order in which drivers come to them, and ports go in parallel.
+unchosen='del(.. | .ifindex?, (.name? | select(type == "string" and test("^eth[0-9]+$"))))'
+inventory() { sluice observe -o json | jq "$unchosen"; }
 
 # pf N FILTER, vf N I FILTER: of a port, of a VF, as sluice sees it.
 pf() { sluice observe -o json | jq -r "[.cards[].pfs[]][$1] | $2"; }

@@ -56,7 +56,7 @@ numvfs $A 0
 put $d/vf_late_ms 1500
 numvfs $A 2
 is "bound, but no netdev yet" "$(basename "$(readlink $sys/$A/virtfn0/driver)") $(vf_dev $A 0)" "mlx5_core "
-within 10 "it comes" bash -c "[ -n \"\$(ls $sys/$A/virtfn0/net 2>/dev/null)\" ]"
+within 60 "it comes" bash -c "[ -n \"\$(ls $sys/$A/virtfn0/net 2>/dev/null)\" ]"
 numvfs $A 0
 numvfs $A 2
 does "VFs that go before their netdevs came" numvfs $A 0

@@ -22,8 +22,8 @@ active "in legacy mode without VFs: RoCE LAG"
 is "its type" "$(lag $B type)" roce
 is "its flags" "$(lag $A flags)" "shared_fdb:off fdb_selection_mode:affinity"
 is "its port selection" "$(lag $A port_sel_mode)" hash
-like "the kernel's log" "$(dmesg)" "mlx5_core $A: lag map active ports: 1"
-like "and" "$(dmesg)" "mlx5_core $A: shared_fdb:0 mode:hash"
+logged "the kernel's log" "mlx5_core $A: lag map active ports: 1"
+logged "and" "mlx5_core $A: shared_fdb:0 mode:hash"
 does "take one out" ip link set "$p1" nomaster
 disabled "one port is no LAG"
 ip link set "$p1" down
@@ -41,7 +41,7 @@ active "are"
 is "its type" "$(lag $A type)" switchdev
 is "the other function says the same" "$(lag $B type)" switchdev
 is "its flags" "$(lag $A flags)" "shared_fdb:on fdb_selection_mode:native"
-like "the kernel's log" "$(dmesg)" "mlx5_core $A: Operation mode is single FDB"
+logged "the kernel's log" "mlx5_core $A: Operation mode is single FDB"
 if [[ $(uname -r) = 6.* ]]; then
 	refused "no reload in LAG" 'reload is unsupported in Lag mode' devlink dev reload pci/$B
 fi
@@ -77,7 +77,7 @@ is "its port selection" "$(lag $A port_sel_mode)" hash
 bond_away
 does "active-backup" bond active-backup "$p0" "$p1"
 active "active-backup, too"
-within 20 "all by the active port" mapping_is 1
+within 60 "all by the active port" mapping_is 1
 bond_away
 does "one port with a stranger" bond active-backup "$p0" v0
 stays "is no LAG" disabled
@@ -127,8 +127,8 @@ put $debug/$A/clear 1
 put $debug/$B/fail "lag_create EREMOTEIO 1000"
 bond active-backup "$p0" "$p1"
 stays "the firmware refuses" disabled
-like "and it is told" "$(dmesg)" "mlx5_core $A: Failed to create LAG \(-121\)"
-like "how to mend it" "$(dmesg)" 'Make sure all VFs are unbound prior to VF LAG activation'
+logged "and it is told" "mlx5_core $A: Failed to create LAG \(-121\)"
+logged "how to mend it" 'Make sure all VFs are unbound prior to VF LAG activation'
 put $debug/$B/clear 1
 bond_away
 put $debug/$A/fail "lag_bond EINVAL"
@@ -152,7 +152,7 @@ dmesg -C
 bond active-backup "$p0" "$p1"
 block_on 77
 stays "VFs bound first: bond up, LAG not" disabled
-like "why" "$(dmesg)" "mlx5_core $A: Failed to create LAG \(-22\)"
+logged "why" "mlx5_core $A: Failed to create LAG \(-22\)"
 to() { echo action mirred egress redirect dev "$1"; }
 does "VF to the bond" tc filter add dev "$r0" ingress protocol ip flower skip_sw $(to bond0)
 does "VF of the other port to the bond" tc filter add dev "$q0" ingress protocol ip flower skip_sw $(to bond0)
@@ -180,7 +180,7 @@ tc filter del dev "$q0" ingress
 no_seats
 stays "VFs unbound: nobody tells the driver" disabled
 cut 1
-within 20 "the bond sees a link go" grep -q down "/sys/class/net/$p1/bonding_slave/mii_status"
+within 60 "the bond sees a link go" grep -q down "/sys/class/net/$p1/bonding_slave/mii_status"
 mend 1
 active "and the driver hears of it"
 seats
@@ -193,7 +193,7 @@ no_seats
 bond active-backup "$p0" "$p1"
 block_on 77
 active "LAG"
-within 20 "by port 0" mapping_is 1
+within 60 "by port 0" mapping_is 1
 seats
 still_far a
 still_far b
@@ -214,14 +214,14 @@ drops=$(counter $B p1 tx_drops)
 ip netns exec far ping -b -c 3 -i 0.2 -W 1 10.0.0.255 >/dev/null 2>&1 # to both wires
 [ "$(($(counter $B p1 tx_drops) - drops))" -ge 3 ] && ok "what comes by the unused wire is dropped" || bad "the unused wire is open"
 does "wire 0 cut" put $debug/$A/carrier 0
-within 20 "then by port 1" mapping_is 2
-like "logged" "$(dmesg | grep 'lag map' | tail -n 1)" 'lag map(: port 1:2 port 2:2| active ports: 2)$'
+within 60 "then by port 1" mapping_is 2
+logged "the new map" 'lag map(: port 1:2 port 2:2| active ports: 2)$'
 hw=$(counter $B p1 hw_packets)
 does "VF of port 0 and far, by wire 1" pings a 3
 does "VF of port 1, too" pings b 3
 is "rules met both ways" "$(($(counter $B p1 hw_packets) - hw))" 6
 put $debug/$A/carrier 1
-within 20 "active-backup stays where it is" mapping_is 2
+within 60 "active-backup stays where it is" mapping_is 2
 
 # rules that were there before LAG: port 1's are not in port 0's tables
 ip link set "$p1" nomaster
@@ -251,7 +251,7 @@ block_on 77
 active "balance-xor"
 seats
 still_far a
-within 20 "both ports send" mapping_is "1 2"
+within 60 "both ports send" mapping_is "1 2"
 tc filter add block 77 protocol ip flower skip_sw $(to "$r0") || bad "rule"
 tc filter add dev "$r0" ingress protocol ip flower skip_sw $(to bond0) || bad "rule"
 tx0=$(counter $A p0 rx_unicast_packets) tx1=$(counter $B p1 rx_unicast_packets)
@@ -263,11 +263,11 @@ done
 tx0=$(($(counter $A p0 rx_unicast_packets) - tx0)) tx1=$(($(counter $B p1 rx_unicast_packets) - tx1))
 [ $tx0 -ge 1 ] && [ $tx1 -ge 1 ] && [ $((tx0 + tx1)) = 8 ] && ok "8 addresses by both wires ($tx0, $tx1)" || bad "wires: $tx0 and $tx1 of 8"
 cut 1
-within 20 "one port down" mapping_is 1
+within 60 "one port down" mapping_is 1
 for i in 1 2 3 4 5 6 7 8; do in_pod a ping -c 1 -W 5 10.0.0.1$i >/dev/null || bad "one wire: no answer from 10.0.0.1$i"; done
 ok "all by one wire"
 mend 1
-within 20 "both again" mapping_is "1 2"
+within 60 "both again" mapping_is "1 2"
 for dev in "$r0" "$q0"; do tc qdisc del dev "$dev" ingress; done
 block_off
 bond_away
@@ -290,7 +290,7 @@ for pf in $A $B; do
 	mode $pf switchdev
 done
 active "VF LAG when VFs and modes are there"
-within 20 "both ports send" mapping_is "1 2"
+within 60 "both ports send" mapping_is "1 2"
 r0=$(rep $A 0) q0=$(rep $B 0)
 for dev in "$r0" "$q0"; do
 	ip link set "$dev" up
@@ -301,13 +301,18 @@ does "pod to far" in_pod a ping -c 3 -i 0.2 -W 5 10.0.0.9
 does "pod on the other port to far" in_pod b ping -c 3 -i 0.2 -W 5 10.0.0.9
 does "pod to pod" in_pod a ping -c 3 -i 0.2 -W 5 10.0.0.2
 index=$(cat /sys/class/net/bond0/ifindex)
-within 20 "rules from the bond are on both ports" bash -c "tc filter show block $index | grep -q 'in_hw in_hw_count 2'"
-within 20 "OVS says offloaded" bash -c "[ \$(ovs-appctl dpctl/dump-flows -m type=offloaded | grep 0x0800 | grep -c 'offloaded:yes, dp:tc') -ge 4 ]"
-miss=$(counter $A pf0vf0 miss_packets) missup=$(($(counter $A p0 miss_packets) + $(counter $B p1 miss_packets)))
-does "20 pings" in_pod a ping -c 20 -i 0.05 -W 5 10.0.0.9
-[ $(($(counter $A pf0vf0 miss_packets) - miss)) -le 2 ] && ok "out in hardware" || bad "the representor saw $(($(counter $A pf0vf0 miss_packets) - miss))"
-# LACP goes on beside them
-[ $(($(counter $A p0 miss_packets) + $(counter $B p1 miss_packets) - missup)) -le 8 ] && ok "in in hardware" || bad "the uplinks saw much"
+within 60 "rules from the bond are on both ports" bash -c "tc filter show block $index | grep -q 'in_hw in_hw_count 2'"
+within 60 "OVS says offloaded" bash -c "[ \$(ovs-appctl dpctl/dump-flows -m type=offloaded | grep 0x0800 | grep -c 'offloaded:yes, dp:tc') -ge 4 ]"
+# How many of 20 pings' frames the representor and the uplinks saw; beside the pings
+# LACP goes on. Rules may be on their way still, or come anew: soon no longer.
+in_hardware() {
+	local miss missup
+	miss=$(counter $A pf0vf0 miss_packets) missup=$(($(counter $A p0 miss_packets) + $(counter $B p1 miss_packets)))
+	in_pod a ping -c 20 -i 0.05 -W 5 10.0.0.9 || return
+	[ $(($(counter $A pf0vf0 miss_packets) - miss)) -le 2 ] || return
+	[ $(($(counter $A p0 miss_packets) + $(counter $B p1 miss_packets) - missup)) -le 8 ]
+}
+within 60 "20 pings, out and in in hardware" in_hardware
 
 # failover under traffic
 for port in 0 1; do
@@ -317,10 +322,10 @@ for port in 0 1; do
 	ping_b=$!
 	sleep 2
 	cut $port
-	within 20 "wire $port cut" mapping_is $((2 - port))
+	within 60 "wire $port cut" mapping_is $((2 - port))
 	for pod in a b; do
 		n=$(wc -l </run/pings.$pod)
-		within 30 "pod $pod goes on" bash -c "[ \$(wc -l </run/pings.$pod) -ge $((n + 10)) ]"
+		within 60 "pod $pod goes on" bash -c "[ \$(wc -l </run/pings.$pod) -ge $((n + 10)) ]"
 	done
 	mend $port
 	within 60 "and mended" mapping_is "1 2"

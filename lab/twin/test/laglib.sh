@@ -36,6 +36,9 @@ stays() {
 	ok "$1: $2"
 }
 
+# logged WHAT PATTERN: the kernel's log has it, or will: the driver works on its own time
+logged() { within 60 "$1" bash -c 'dmesg | grep -qE -- "$1"' _ "$2"; }
+
 # mapping_is PORTS: these send; 6.12 does not hash for active-backup
 mapping_is() {
 	local got

@@ -157,7 +157,7 @@ for pf in $A $B; do
 	n=$((${pf##*.} << 16 | 32768))
 	devlink port add pci/$pf flavour pcisf pfnum ${pf##*.} sfnum 1 >/dev/null
 	does "an SF, active" devlink port function set pci/$pf/$n state active
-	within 10 "attached" bash -c "devlink port show pci/$pf/$n | grep -q 'opstate attached'"
+	within 60 "attached" bash -c "devlink port show pci/$pf/$n | grep -q 'opstate attached'"
 done
 for dev in /sys/bus/auxiliary/devices/mlx5_core.sf.*; do
 	devlink dev param set auxiliary/${dev##*/} name enable_eth value true cmode driverinit

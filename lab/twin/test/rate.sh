@@ -89,7 +89,7 @@ before=$(sent pf0vf0)
 wait
 does "no limit" ip link set "$(pf_dev $A)" vf 0 max_tx_rate 0
 send a 5201 4
-within 30 "more passes then" bash -c "[ \$((\$(sed -n 's/^pf0vf0 .*tx_unicast_bytes:\([0-9]*\).*/\1/p' $debug/$A/counters) - $before)) -gt 25000000 ]"
+within 60 "more passes then" bash -c "[ \$((\$(sed -n 's/^pf0vf0 .*tx_unicast_bytes:\([0-9]*\).*/\1/p' $debug/$A/counters) - $before)) -gt 25000000 ]"
 wait
 
 # switchdev: leaf, node, assured rate

@@ -19,8 +19,8 @@ done
 pod a "$(vf_dev $A 0)" 10.0.0.$me
 in_pod a iperf3 -s -D >/dev/null
 meet ready
-within 20 "ping the other machine's pod" in_pod a ping -c 1 -W 2 10.0.0.$other
-within 15 "both directions are offloaded" bash -c "[ \$(ovs-appctl dpctl/dump-flows -m type=offloaded | grep 0x0800 | grep -c 'offloaded:yes, dp:tc') -ge 2 ]"
+within 60 "ping the other machine's pod" in_pod a ping -c 1 -W 2 10.0.0.$other
+within 60 "both directions are offloaded" bash -c "[ \$(ovs-appctl dpctl/dump-flows -m type=offloaded | grep 0x0800 | grep -c 'offloaded:yes, dp:tc') -ge 2 ]"
 meet warm
 hw=$(counter $A pf0vf0 hw_packets) hwup=$(counter $A p0 hw_packets)
 miss=$(counter $A pf0vf0 miss_packets) missup=$(counter $A p0 miss_packets)

@@ -36,6 +36,10 @@ test-fast: lint ## pure packages, the simulated machine, and namespaces where ro
 lint: ## gofmt, vet, staticcheck, go-errorlint
 	@lab/lint
 
+.PHONY: generate
+generate: ## deep copies and deploy/crds, of the types in pkg/api
+	@$(TOOL) controller-gen paths=./pkg/api/v1alpha1 object crd output:crd:dir=deploy/crds
+
 .PHONY: bench
 bench: build tools ## a line for each measurement
 	@lab/bench

@@ -32,8 +32,8 @@ func (f *form) shape(path string, value any, t reflect.Type) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if value == nil {
-		return
+	if value == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return // nothing is given, or the type itself says what it takes
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -43,6 +43,15 @@ func (f *form) shape(path string, value any, t reflect.Type) {
 			return
 		}
 		f.fields(path, object, t)
+	case reflect.Map:
+		object, ok := value.(map[string]any)
+		if !ok {
+			f.misfit(path, value, "an object")
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(object)) {
+			f.shape(path+"."+name, object[name], t.Elem())
+		}
 	case reflect.Slice:
 		list, ok := value.([]any)
 		if !ok {
@@ -60,7 +69,7 @@ func (f *form) shape(path string, value any, t reflect.Type) {
 		if _, ok := value.(bool); !ok {
 			f.misfit(path, value, "true or false")
 		}
-	case reflect.Int:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		n, _ := value.(json.Number)
 		if _, err := strconv.Atoi(n.String()); err != nil {
 			f.misfit(path, value, "a whole number")
@@ -86,11 +95,11 @@ func (f *form) fields(path string, object map[string]any, t reflect.Type) {
 func collect(t reflect.Type, known map[string]reflect.Type) {
 	for i := range t.NumField() {
 		field := t.Field(i)
-		if field.Anonymous {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous && name == "" {
 			collect(field.Type, known)
 			continue
 		}
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		known[name] = field.Type
 	}
 }

@@ -1,33 +1,50 @@
-// Package v1alpha1 is the documents that people write for sluice (group
-// sluice.dev). It holds types and no logic: pkg/policy reads and resolves them.
-//
-// A field that is left out leaves the thing as it is, unless its comment says
-// otherwise. Where 0 or false means something, the field is a pointer.
 package v1alpha1
 
-// APIVersion and Kind are what a document of this package says of itself.
-const (
-	APIVersion  = "sluice.dev/v1alpha1"
-	KindNodeNIC = "NodeNIC"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeNIC is the wanted state of the NICs of one node.
+// NodeNIC is the wanted state of the NICs of one node, and what has become of it.
+// Read from a file it has no status.
+//
+// In Kubernetes it is named as the node and cluster-scoped: the controller writes
+// its spec, and the node's agent its status.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="PFs",type=integer,JSONPath=`.status.inventory.pfs`
+// +kubebuilder:printcolumn:name="VFs",type=integer,JSONPath=`.status.inventory.vfs`
+// +kubebuilder:printcolumn:name="Steps",type=string,JSONPath=`.status.plan.progress`
+// +kubebuilder:printcolumn:name="Impact",type=string,JSONPath=`.status.plan.impact`
+// +kubebuilder:printcolumn:name="Offload",type=string,JSONPath=`.status.conditions[?(@.type=="OffloadCapable")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type NodeNIC struct {
-	APIVersion string      `json:"apiVersion"`
-	Kind       string      `json:"kind"`
-	Metadata   Metadata    `json:"metadata"`
-	Spec       NodeNICSpec `json:"spec"`
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NodeNICSpec   `json:"spec,omitempty"`
+	Status NodeNICStatus `json:"status,omitzero"`
 }
 
-// Metadata names the document.
-type Metadata struct {
-	Name string `json:"name,omitempty"`
+// NodeNICList is what a list of them comes in.
+//
+// +kubebuilder:object:root=true
+type NodeNICList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NodeNIC `json:"items"`
 }
 
 // NodeNICSpec says what is wanted, and how sluice goes about it. PFs that it
 // neither names nor selects are left alone.
 type NodeNICSpec struct {
-	PFs   []PF   `json:"pfs,omitempty"`
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.pf) || self.exists_one(f, has(f.pf) && f.pf == e.pf))",message="want one entry for each PF"
+	PFs []PF `json:"pfs,omitempty"`
+	// +kubebuilder:validation:MaxItems=16
 	Bonds []Bond `json:"bonds,omitempty"`
 	RDMA  *RDMA  `json:"rdma,omitempty"`
 	Pools []Pool `json:"pools,omitempty"`
@@ -40,6 +57,8 @@ type NodeNICSpec struct {
 
 	// Drift says what the agent does when a stranger has changed something: mend
 	// it, or only report it. Left out: mend.
+	//
+	// +kubebuilder:validation:Enum=mend;report
 	Drift string `json:"drift,omitempty"`
 }
 
@@ -48,6 +67,8 @@ type RDMA struct {
 	// Netns is shared (each network namespace sees all RDMA devices) or exclusive
 	// (only its own). The kernel changes it only while there is no other
 	// namespace, so it may need a reboot.
+	//
+	// +kubebuilder:validation:Enum=shared;exclusive
 	Netns string `json:"netns,omitempty"`
 }
 
@@ -81,10 +102,18 @@ type Pool struct {
 // node goes back to what was before.
 type Probe struct {
 	// Addresses must answer an ICMP echo: IP addresses such as 192.0.2.1 or 2001:db8::1.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="want an IP address without prefix length or zone, for example 192.0.2.1 or 2001:db8::1"
 	Addresses []string `json:"addresses,omitempty"`
 
 	// Connect must take a TCP connection: addresses with a port, such as
 	// 192.0.2.10:6443 or [2001:db8::1]:6443, of the API server for one.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=53
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[0-9.]+:[0-9]{1,5}$|^\\\\[[0-9a-fA-F:.]+\\\\]:[0-9]{1,5}$')",message="want an IP address and a port, for example 192.0.2.10:6443 or [2001:db8::1]:6443"
 	Connect []string `json:"connect,omitempty"`
 
 	// DefaultRoute: if there was a default route before, there must be one after,
@@ -93,6 +122,9 @@ type Probe struct {
 
 	// Timeout is how long they may take, a duration such as 30s or 2m, from 1s to
 	// 10m. Left out: 30s.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="want a duration from 1s to 10m, for example 30s"
 	Timeout string `json:"timeout,omitempty"`
 }
 
@@ -100,5 +132,9 @@ type Probe struct {
 // is touched only if the document names it.
 type Protect struct {
 	// RoutesTo are IP addresses, for example of the API server.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="want an IP address without prefix length or zone, for example 192.0.2.10"
 	RoutesTo []string `json:"routesTo,omitempty"`
 }

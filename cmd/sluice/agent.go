@@ -12,7 +12,6 @@ import (
 
 	"sluice.dev/sluice/deviceplugin"
 	"sluice.dev/sluice/pkg/agent"
-	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
@@ -20,23 +19,30 @@ import (
 )
 
 // agentRun is what runs on a node: it brings the node to what FILE wants, finishing
-// an interrupted run first, and then keeps the pools offered to kubelet.
+// an interrupted run first, and then keeps it so and its pools offered to kubelet.
 type agentRun struct {
 	node    *node
 	file    string
 	kubelet string
 	every   time.Duration
+	read    time.Duration // how often FILE is looked at
 	log     *slog.Logger
 }
 
 func agentCommand(o *options) *cobra.Command {
-	a := &agentRun{}
+	a := &agentRun{read: 2 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "agent -f FILE",
 		Short: "Keep the node as FILE wants it and offer its pools to kubelet",
 		Long: `Bring the node to what FILE wants, finishing an interrupted run first; then offer
 its pools to kubelet, and watch the node: what somebody else changes is seen within
-a second, reported, and mended (or only reported, with drift: report in FILE).`,
+a second, reported, and mended (or only reported, with drift: report in FILE).
+
+FILE is followed: when it has changed the node is brought to what it wants now. One
+that is wrong is reported, and the last good one stays in force.
+
+What sluice apply and sluice rollback reach meanwhile is wanted from then on, over
+what FILE says, until FILE is another.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(func(n *node) error {
@@ -62,40 +68,25 @@ func (a *agentRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := a.converge(ctx)
+	w, err := a.begin(ctx)
 	if err != nil {
 		return err
 	}
-	state, err := a.node.observe(ctx)
-	if err != nil {
+	o := &offer{agentRun: a, looked: make(chan struct{}, 1)}
+	if err := o.update(ctx, w); err != nil {
 		return err
 	}
-	pools, err := deviceplugin.Resolve(poolTexts(w.doc, state), state, w.spec)
-	if err != nil {
-		return fmt.Errorf("%s: spec.%w", a.file, err)
+	defer func() { o.stop() }()
+	for {
+		next := a.keepUntil(ctx, w, changes, o.looked)
+		if next == nil {
+			return nil
+		}
+		w = a.takeUp(ctx, next)
+		if err := o.update(ctx, w); err != nil {
+			a.log.Error("the pools stay as they were offered", "error", err)
+		}
 	}
-	plugin, err := deviceplugin.New(deviceplugin.Config{
-		Dir:     a.kubelet,
-		Pools:   pools,
-		Observe: a.node.observe,
-		RDMA:    a.node.machine.RDMA.Devices,
-		Log:     a.log,
-	})
-	if err != nil {
-		return err
-	}
-	looked := make(chan struct{}, 1)
-	ctx, stop := context.WithCancel(ctx)
-	var guard sync.WaitGroup
-	guard.Go(func() { a.guard(w, changes, looked).Run(ctx) })
-	err = plugin.Run(ctx, looked)
-	ended := ctx.Err() != nil
-	stop()
-	guard.Wait()
-	if ended {
-		return nil
-	}
-	return err
 }
 
 // changes tells of the machine's changes; a machine that cannot tell is looked at
@@ -108,12 +99,19 @@ func (a *agentRun) changes(ctx context.Context) (<-chan host.Change, error) {
 	return nil, nil
 }
 
-// guard keeps the node as w has it, and tells looked after each look.
-func (a *agentRun) guard(w *wish, changes <-chan host.Change, looked chan<- struct{}) *agent.Guard {
+// keepUntil keeps the node as w has it until there is another good document, which
+// it answers, or ctx has ended: nil. A run that is under way then is not cut off.
+func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host.Change, looked chan<- struct{}) *wanted {
+	guarding, stop := context.WithCancel(ctx)
+	defer stop()
 	g := &agent.Guard{
 		Changes: changes,
 		Observe: a.node.observe,
-		Want:    func(state nic.State) (nic.Spec, error) { return policy.Resolve(w.doc, state) },
+		Want:    w.want,
+		Busy: func() bool {
+			_, busy := a.node.journal().Running()
+			return busy
+		},
 		Looked: func() {
 			select {
 			case looked <- struct{}{}:
@@ -124,37 +122,39 @@ func (a *agentRun) guard(w *wish, changes <-chan host.Change, looked chan<- stru
 		Log:   a.log,
 	}
 	if w.conduct.Drift == policy.DriftMend {
-		g.Mend = func(ctx context.Context, spec nic.Spec) error {
-			_, err := a.change(ctx, w.conduct, spec)
+		g.Mend = func(context.Context, nic.Spec) error {
+			_, err := a.change(ctx, w)
 			return err
 		}
 	}
-	return g
+	var guard sync.WaitGroup
+	guard.Go(func() { g.Run(guarding) })
+	next := a.await(ctx, w)
+	stop()
+	guard.Wait()
+	return next
 }
 
-// converge brings the node to what the document wants. An interrupted run needs
-// no step of its own: this one takes it over.
-func (a *agentRun) converge(ctx context.Context) (*wish, error) {
-	w, err := a.node.wish(ctx, a.file)
-	if err != nil {
-		return nil, err
-	}
-	result, err := a.change(ctx, w.conduct, w.spec)
-	if err == nil {
-		a.log.Info("the node is as wanted", "run", result.ID, "tookOver", result.TookOver)
-	}
-	return w, err
-}
-
-// change is one run. VFs in pods are as their attachments made them, until they
-// come back.
-func (a *agentRun) change(ctx context.Context, c policy.Conduct, spec nic.Spec) (apply.Result, error) {
+// change is one run to what is wanted. VFs in pods are as their attachments made
+// them, until they come back.
+func (a *agentRun) change(ctx context.Context, w *wanted) (apply.Result, error) {
 	runner := a.node.runner(a.progress)
-	if err := a.node.probe(ctx, runner, c); err != nil {
+	if err := a.node.probe(ctx, runner, w.conduct); err != nil {
 		return apply.Result{}, err
 	}
 	runner.Spare = true
-	result, err := runner.Run(ctx, spec)
+	alone := false // nobody else has committed anything since
+	result, err := runner.RunFor(ctx, func(state nic.State) (nic.Spec, error) {
+		later, err := w.later()
+		if err != nil {
+			return nic.Spec{}, err
+		}
+		alone = apply.Nothing(later)
+		return w.want(state)
+	})
+	if result.Outcome != apply.Refused {
+		a.take(w, alone, result.Committed)
+	}
 	if result.Journal != nil {
 		a.log.Error("the journal is not whole", "error", result.Journal)
 	}
@@ -174,12 +174,4 @@ func (a *agentRun) progress(e apply.Event) {
 	case apply.EventBack:
 		a.log.Warn("goes back", "pf", e.Scope.String(), "error", e.Err)
 	}
-}
-
-func poolTexts(doc *v1alpha1.NodeNIC, state nic.State) []deviceplugin.Text {
-	var out []deviceplugin.Text
-	for _, p := range doc.Spec.Pools {
-		out = append(out, deviceplugin.Text{Prefix: p.Prefix, Name: p.Name, PFs: policy.PoolPFs(p, state), Driver: p.Driver, RDMA: p.RDMA})
-	}
-	return out
 }

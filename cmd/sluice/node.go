@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ type node struct {
 	boot    string // names the present boot of the machine; "" of a simulated one
 	close   func() error
 
-	mu       sync.Mutex        // of outlived: ports are worked on at the same time
+	mu       sync.Mutex        // of machine.Keep and outlived: ports are worked on at the same time
 	outlived map[string]string // owners by records of VFs and SFs that were not there
 }
 
@@ -108,7 +109,7 @@ func (o *options) with(f func(*node) error) error {
 
 // observe reads the machine, and from the records who holds which VF.
 func (n *node) observe(ctx context.Context) (nic.State, error) {
-	state, err := host.Observe(ctx, n.machine)
+	state, err := host.Observe(ctx, n.seam())
 	if err != nil {
 		return state, err
 	}
@@ -128,6 +129,20 @@ func (n *node) observe(ctx context.Context) (nic.State, error) {
 		}
 	}
 	return state, nil
+}
+
+// seam is the machine as it is asked now.
+func (n *node) seam() host.Machine {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.machine
+}
+
+// keep makes addresses count as ways that the host needs.
+func (n *node) keep(addresses []netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.machine.Keep = addresses
 }
 
 // outlive notes whose VF or SF is not there. Records outlive a boot, which ends what
@@ -167,7 +182,7 @@ func (n *node) holder(name, owner string) string {
 
 // refresh reads one VF again, and who holds it.
 func (n *node) refresh(ctx context.Context, state *nic.State, id nic.VFID, what host.Part) error {
-	if err := host.Refresh(ctx, n.machine, state, id, what); err != nil {
+	if err := host.Refresh(ctx, n.seam(), state, id, what); err != nil {
 		return err
 	}
 	vf := &state.PF(id.PF).VFs[id.Index]
@@ -178,7 +193,7 @@ func (n *node) refresh(ctx context.Context, state *nic.State, id nic.VFID, what 
 // runner changes the machine; progress may be nil.
 func (n *node) runner(progress func(apply.Event)) *apply.Runner {
 	return &apply.Runner{
-		Machine:  n.machine,
+		Machine:  n.seam(),
 		Journal:  n.journal(),
 		Observe:  n.observe,
 		Refresh:  n.refresh,

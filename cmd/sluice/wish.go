@@ -25,24 +25,33 @@ type wish struct {
 // wish reads the document at path ("-": standard input) and resolves it. What it
 // wants kept within reach counts as the host's own from here on.
 func (n *node) wish(ctx context.Context, path string) (*wish, error) {
-	if path == "" {
-		return nil, status{exitUsage, errors.New("no document: want -f FILE")}
-	}
-	source := path
-	if path == "-" {
-		source = "/dev/stdin"
-	}
-	raw, err := os.ReadFile(source)
+	raw, err := readDocument(path)
 	if err != nil {
 		return nil, err
 	}
+	return n.wishOf(ctx, path, raw)
+}
+
+func readDocument(path string) ([]byte, error) {
+	switch path {
+	case "":
+		return nil, status{exitUsage, errors.New("no document: want -f FILE")}
+	case "-":
+		path = "/dev/stdin"
+	}
+	return os.ReadFile(path)
+}
+
+// wishOf is wish of a document that has been read already.
+func (n *node) wishOf(ctx context.Context, path string, raw []byte) (*wish, error) {
+	var err error
 	w := &wish{}
 	if w.doc, err = policy.Decode(raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	// What is wrong here Resolve says with the rest.
 	if w.conduct, err = policy.ConductOf(w.doc); err == nil {
-		n.machine.Keep = w.conduct.Protect
+		n.keep(w.conduct.Protect)
 	}
 	if w.state, err = n.observe(ctx); err != nil {
 		return nil, err

@@ -32,6 +32,11 @@ type Guard struct {
 	// Mend makes the node as wanted; nil only reports.
 	Mend func(context.Context, nic.Spec) error
 
+	// Busy says that somebody else is changing the node right now: what is seen
+	// then is on its way elsewhere, and is looked at again when that has ended. Nil
+	// means that nobody else does.
+	Busy func() bool
+
 	// Looked is told after each look that what is offered may be another; nil is fine.
 	Looked func()
 
@@ -100,6 +105,7 @@ func (g *Guard) wait(ctx context.Context, d time.Duration) (string, bool) {
 type looks struct {
 	*Guard
 	drift  string    // the plan that was reported last; "" none
+	busy   bool      // somebody else was at work
 	failed int       // mendings in a row that failed
 	before time.Time // and when not to try again: going back is a change too
 }
@@ -107,6 +113,9 @@ type looks struct {
 // after is how long to wait without a change: what could not be mended is tried
 // again, less and less often.
 func (l *looks) after(every time.Duration) time.Duration {
+	if l.busy {
+		return min(every, time.Second)
+	}
 	if l.failed == 0 {
 		return every
 	}
@@ -114,6 +123,9 @@ func (l *looks) after(every time.Duration) time.Duration {
 }
 
 func (l *looks) look(ctx context.Context, what string) {
+	if l.busy = l.Busy != nil && l.Busy(); l.busy {
+		return
+	}
 	state, err := l.Observe(ctx)
 	if err != nil {
 		l.Log.Error("cannot look at the node", "error", err)

@@ -150,6 +150,28 @@ func TestGuardBacksOff(t *testing.T) {
 	})
 }
 
+// While somebody else changes the node it is left alone, and looked at when that
+// has ended.
+func TestGuardWaitsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{vfs: 4, changes: make(chan host.Change, 64)}
+		g := n.guard(true)
+		at := time.Now()
+		g.Busy = func() bool { return time.Since(at) < 10*time.Second }
+		n.run(t, g, 5*time.Second, func() {
+			n.vfs = 2
+			n.changes <- host.Change{What: "x"}
+		})
+		if n.mends != 0 || strings.Contains(n.log.String(), "not as wanted") {
+			t.Errorf("%d mendings while another is at work\n%s", n.mends, &n.log)
+		}
+		n.run(t, g, time.Minute, func() { n.changes <- host.Change{What: "x"} })
+		if n.vfs != 4 || n.mends != 1 {
+			t.Errorf("%d VFs after %d mendings, want 4 after 1", n.vfs, n.mends)
+		}
+	})
+}
+
 // A machine that tells of no changes is looked at by the clock.
 func TestGuardWithoutChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,9 +33,47 @@ func (j *Journal) Committed() (nic.Spec, error) {
 
 func (j *Journal) committedPath() string { return filepath.Join(j.Dir, "committed.json") }
 
-// commit adds what a run has reached. It replaces the file whole: who reads it
-// after a power cut finds the old or the new one.
-func (j *Journal) commit(reached nic.Spec) error {
+// Later is what of committed was not so when base was committed: the PFs and bonds
+// that are new or others, and the bonds of those PFs.
+func Later(base, committed nic.Spec) nic.Spec {
+	var out nic.Spec
+	for _, w := range committed.PFs {
+		was := base.PF(w.Handle)
+		if was == nil || !same(nic.Spec{PFs: []nic.PFSpec{*was}}, nic.Spec{PFs: []nic.PFSpec{w}}) {
+			out.PFs = append(out.PFs, w)
+		}
+	}
+	for _, b := range committed.Bonds {
+		unchanged := slices.ContainsFunc(base.Bonds, func(was nic.BondSpec) bool {
+			return same(nic.Spec{Bonds: []nic.BondSpec{was}}, nic.Spec{Bonds: []nic.BondSpec{b}})
+		})
+		if !unchanged || slices.ContainsFunc(b.Members, func(h nic.Handle) bool { return out.PF(h) != nil }) {
+			out.Bonds = append(out.Bonds, b)
+		}
+	}
+	if committed.RDMA != base.RDMA {
+		out.RDMA = committed.RDMA
+	}
+	return out
+}
+
+// Nothing says that a Spec wants nothing.
+func Nothing(s nic.Spec) bool { return len(s.PFs) == 0 && len(s.Bonds) == 0 && s.RDMA == "" }
+
+// Onto is wish with what was committed later on top of it.
+func Onto(wish, later nic.Spec) nic.Spec {
+	if Nothing(later) {
+		return wish
+	}
+	out := merge(wish, later)
+	out.RDMAAtBoot = wish.RDMAAtBoot
+	return out
+}
+
+// commit adds what a run has reached, and answers all that is committed then. It
+// replaces the file whole: who reads it after a power cut finds the old or the new
+// one.
+func (j *Journal) commit(reached nic.Spec) (nic.Spec, error) {
 	have, err := j.Committed()
 	if err != nil {
 		// What cannot be read is worth less than what is known now.
@@ -43,20 +81,21 @@ func (j *Journal) commit(reached nic.Spec) error {
 	}
 	all := merge(have, reached)
 	if err == nil && same(all, have) {
-		return nil
+		return all, nil
 	}
 	raw, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
-		return err
+		return all, err
 	}
-	return spaceError(replaceFile(j.committedPath(), append(raw, '\n')))
+	return all, spaceError(ReplaceFile(j.committedPath(), append(raw, '\n')))
 }
 
-func (r *Runner) commit(asked nic.Spec, scopes []scope, results []ScopeResult) error {
+func (r *Runner) commit(asked nic.Spec, scopes []scope, out *Result) (err error) {
 	if r.Uncommitted {
 		return nil
 	}
-	return r.Journal.commit(reached(asked, scopes, results))
+	out.Committed, err = r.Journal.commit(reached(asked, scopes, out.Scopes))
+	return err
 }
 
 // reached is what of asked is of scopes that are as it wants them.
@@ -114,9 +153,9 @@ func merge(before, now nic.Spec) nic.Spec {
 	return out
 }
 
-// replaceFile writes beside the file and renames, and returns when both are on
-// disk.
-func replaceFile(path string, content []byte) error {
+// ReplaceFile makes a file, only the owner's, that is whole or as it was before at
+// any time: it writes beside it and renames, and returns when both are on disk.
+func ReplaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err

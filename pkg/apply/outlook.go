@@ -18,7 +18,7 @@ func (r *Runner) Preview(ctx context.Context, spec nic.Spec) (p plan.Plan, takes
 	if r.gone(open) {
 		open = nil
 	}
-	o, err := r.look(ctx, KindApply, open, func(nic.State) nic.Spec { return spec })
+	o, err := r.look(ctx, KindApply, open, always(spec))
 	if err != nil {
 		_, err = refuse(err)
 		return p, 0, err
@@ -39,12 +39,15 @@ type outlook struct {
 
 // look observes the node and plans. It is a *RefusedError when the wish must not be
 // begun.
-func (r *Runner) look(ctx context.Context, kind Kind, open *Entry, want func(nic.State) nic.Spec) (*outlook, error) {
+func (r *Runner) look(ctx context.Context, kind Kind, open *Entry, want func(nic.State) (nic.Spec, error)) (*outlook, error) {
 	now, err := r.observe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("observe the node: %w", err)
 	}
-	o := &outlook{before: beginning(now, open), asked: want(now)}
+	o := &outlook{before: beginning(now, open)}
+	if o.asked, err = want(now); err != nil {
+		return nil, err
+	}
 	spec := o.asked
 	if r.Spare {
 		spec = plan.Spare(spec, now)

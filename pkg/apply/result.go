@@ -21,6 +21,10 @@ type Result struct {
 	TookOver ID            `json:"tookOver,omitempty"`
 	Scopes   []ScopeResult `json:"scopes,omitempty"`
 
+	// Committed is all that is committed now (Journal.Committed); nothing of a run
+	// that was refused, or that commits nothing.
+	Committed nic.Spec `json:"-"`
+
 	// Probe is why the node was not left in what had been reached.
 	Probe error `json:"-"`
 

@@ -115,13 +115,23 @@ const (
 // touched, and else tells what became of each scope; Result has the same in
 // parts. Only one run at a time changes a node (*LockedError in the refusal).
 func (r *Runner) Run(ctx context.Context, spec nic.Spec) (Result, error) {
+	return r.RunFor(ctx, always(spec))
+}
+
+// RunFor is Run with a wish that is made out on the node as it is, at a time when no
+// other run can change or commit anything. Its error refuses the run.
+func (r *Runner) RunFor(ctx context.Context, want func(nic.State) (nic.Spec, error)) (Result, error) {
 	return r.locked(func() (Result, error) {
 		open, err := r.Journal.Interrupted()
 		if err != nil {
 			return refuse(err)
 		}
-		return r.run(ctx, KindApply, 0, open, func(nic.State) nic.Spec { return spec })
+		return r.run(ctx, KindApply, 0, open, want)
 	})
+}
+
+func always(spec nic.Spec) func(nic.State) (nic.Spec, error) {
+	return func(nic.State) (nic.Spec, error) { return spec, nil }
 }
 
 // Resume finishes what an interrupted run wanted, and takes those of its PFs
@@ -135,7 +145,7 @@ func (r *Runner) Resume(ctx context.Context) (Result, error) {
 		if open == nil {
 			return refuse(ErrNothing)
 		}
-		return r.run(ctx, KindResume, open.ID, open, func(nic.State) nic.Spec { return open.Spec })
+		return r.run(ctx, KindResume, open.ID, open, always(open.Spec))
 	})
 }
 
@@ -165,8 +175,8 @@ func (r *Runner) rollback(ctx context.Context, id ID, what func() (nic.State, ni
 		if err != nil {
 			return refuse(err)
 		}
-		return r.run(ctx, KindRollback, id, open, func(now nic.State) nic.Spec {
-			return plan.Spare(plan.Back(before, spec), now)
+		return r.run(ctx, KindRollback, id, open, func(now nic.State) (nic.Spec, error) {
+			return plan.Spare(plan.Back(before, spec), now), nil
 		})
 	})
 }
@@ -199,7 +209,7 @@ type job struct {
 	lost error      // what could not be written down on the way back
 }
 
-func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want func(nic.State) nic.Spec) (Result, error) {
+func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want func(nic.State) (nic.Spec, error)) (Result, error) {
 	ends := open != nil // a run that has no end gets one by this
 	if r.gone(open) {
 		open = nil
@@ -210,7 +220,7 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 	}
 	if len(o.plan().Steps) == 0 && !ends {
 		out := unchanged(o.scopes)
-		if err := r.commit(o.asked, o.scopes, out.Scopes); err != nil {
+		if err := r.commit(o.asked, o.scopes, &out); err != nil {
 			return refuse(err)
 		}
 		return out, nil
@@ -227,7 +237,7 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 		out.TookOver = open.ID
 	}
 	j.all(ctx, o.scopes, o.plans, &out)
-	j.lost = errors.Join(j.lost, r.commit(o.asked, o.scopes, out.Scopes))
+	j.lost = errors.Join(j.lost, r.commit(o.asked, o.scopes, &out))
 	lost := w.end(out.outcome(), out.err())
 	if lost != nil {
 		// Without an end the next run would take this one for interrupted, and go

@@ -137,3 +137,11 @@ func TestMonitorInLab(t *testing.T) {
 	}
 	hear("a port", func(e Event) bool { return e.Subject == OfPort && e.Port != nil && !e.Gone })
 }
+
+// The card says for how many SFs it has room.
+func TestResourcesInLab(t *testing.T) {
+	c, h := inLab(t)
+	if r, err := c.Resources(h); err != nil || r["max_local_SFs"] == 0 || len(r) < 2 {
+		t.Errorf("%v, %v: want max_local_SFs and max_external_SFs", r, err)
+	}
+}

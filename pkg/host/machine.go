@@ -151,6 +151,7 @@ type DevlinkDevice struct {
 	Encap   string      // "" when not said
 	Serial  string      // info: serial_number; "" when not said
 	Driver  string
+	MaxSFs  int // resource max_local_SFs (mlx5); 0 when not said
 
 	Firmware string // info: fw.version, running; "" when not said
 	PSID     string // info: fw.psid, the card's variant; "" when not said

@@ -240,7 +240,7 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 		Handle: h, Vendor: f.Vendor, Device: f.Device, Product: f.Product, Serial: f.Serial,
 		Driver: f.Driver, NUMA: f.NUMA, Eswitch: d.Eswitch,
 		TotalVFs: f.TotalVFs, Autoprobe: f.Autoprobe, VFVectors: f.VFVectors,
-		Firmware: d.Firmware, PSID: d.PSID, Path: f.Path,
+		Firmware: d.Firmware, PSID: d.PSID, Path: f.Path, MaxSFs: d.MaxSFs,
 	}
 	if d.Serial != "" {
 		p.Serial = d.Serial

@@ -74,6 +74,7 @@ type PF struct {
 
 	TotalVFs  int      `json:"totalVFs"`            // sriov_totalvfs; 0: no SR-IOV
 	VFVectors int      `json:"vfVectors,omitempty"` // MSI-X vectors that the VFs share (sriov_vf_total_msix); 0 not said
+	MaxSFs    int      `json:"maxSFs,omitempty"`    // SFs that the device has room for; 0 not said
 	Autoprobe bool     `json:"autoprobe"`           // sriov_drivers_autoprobe
 	RDMA      []string `json:"rdma,omitempty"`
 	VFs       []VF     `json:"vfs,omitempty"` // index i is VF i

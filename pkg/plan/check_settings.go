@@ -130,6 +130,10 @@ func (c *checker) subfunctions(g *goal, want nic.PFSpec) {
 		return
 	}
 	seen := map[int]bool{}
+	if room := g.pf.MaxSFs; room > 0 && len(*want.SFs) > room {
+		c.add(h.String(), fmt.Sprintf("%d SFs, and the device has room for %d (devlink resource max_local_SFs)", len(*want.SFs), room),
+			fmt.Sprintf("%d SFs at most, or room for more in its firmware (mstconfig: PF_TOTAL_SF)", room))
+	}
 	for _, w := range *want.SFs {
 		id := nic.SFID{PF: h, Num: w.Num}.String()
 		switch {

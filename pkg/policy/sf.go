@@ -15,8 +15,13 @@ type sfGroup struct {
 	function
 }
 
+// maxSFs bounds the SFs of an entry, more than ConnectX ports have: SF numbers go
+// further, and each SF is planned by itself.
+const maxSFs = 1024
+
 func (f *form) sfGroups(path string, groups []v1alpha1.SFGroup) []sfGroup {
 	var out []sfGroup
+	count := 0
 	for i, g := range groups {
 		o := f.object(fmt.Sprintf("%s.sfs[%d]", path, i))
 		nums, err := nic.ParseRanges(g.Range)
@@ -33,7 +38,13 @@ func (f *form) sfGroups(path string, groups []v1alpha1.SFGroup) []sfGroup {
 				break
 			}
 		}
+		for _, r := range nums {
+			count += r.Last - r.First + 1
+		}
 		out = append(out, sfGroup{path: o.path, nums: nums, function: o.function(g.FunctionSettings)})
+	}
+	if count > maxSFs {
+		f.fail(path+".sfs", "%d SFs: want %d at most for each PF", count, maxSFs)
 	}
 	return out
 }

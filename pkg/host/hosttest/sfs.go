@@ -66,6 +66,9 @@ func sfLife(t *testing.T, f Fixture) {
 	if port.Flavour != host.FlavourPCISF || port.SF != 88 || port.Ifindex != o.Rep.Ifindex {
 		t.Errorf("port %+v", port)
 	}
+	if p := observePF(t, f, h); p.MaxSFs != 0 && p.MaxSFs < len(p.SFs) {
+		t.Errorf("%d SFs where there is room for %d", len(p.SFs), p.MaxSFs)
+	}
 	untouched(t, f, func() { must(t, f.Machine.Devlink.SetSFActive(t.Context(), h, o.Port, false)) })
 	for range 2 {
 		o = activate(t, f, h, 88, true)

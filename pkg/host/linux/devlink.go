@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -60,6 +61,10 @@ func (e eswitches) device(ctx context.Context, h nic.Handle) host.DevlinkDevice 
 	}
 	if s, err := e.eswitch(ctx, h); err == nil {
 		d.Eswitch, d.Inline, d.Encap = s.Mode, s.Inline, s.Encap
+		// mlx5/core/sf/hw_table.c, mlx5_sf_hw_table_res_register
+		if r, err := e.devlink.Resources(h); err == nil {
+			d.MaxSFs = int(min(r["max_local_SFs"], math.MaxInt32))
+		}
 	}
 	if e.brief && d.Driver != "" {
 		return d

@@ -25,7 +25,7 @@ func (s devlink) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 				Handle: nic.PCI(p.Address), Eswitch: p.Mode, Driver: p.Driver,
 			}
 			if p.Mode != "" {
-				d.Inline = card.inline
+				d.Inline, d.MaxSFs = card.inline, p.MaxSFs
 				if card.encap != "" {
 					d.Encap = lookUp(p.Set, nic.EncapMode, card.encap)
 				}

@@ -103,3 +103,38 @@ func (r Ranges) Shared(o Ranges) (Range, bool) {
 	}
 	return Range{}, false
 }
+
+// Within is what of r is below count, written out: of all VFs, those that there
+// are.
+func (r Ranges) Within(count int) Ranges {
+	var out Ranges
+	for _, part := range r.All() {
+		if part.First < count {
+			out = append(out, Range{part.First, min(part.Last, count-1)})
+		}
+	}
+	return out
+}
+
+// Without is what of r is not in o, nil if nothing is left. Neither may be empty.
+func (r Ranges) Without(o Ranges) Ranges {
+	var out Ranges
+	for _, part := range r {
+		for _, hole := range o {
+			if hole.Last < part.First || hole.First > part.Last {
+				continue
+			}
+			if hole.First > part.First {
+				out = append(out, Range{part.First, hole.First - 1})
+			}
+			part.First = hole.Last + 1
+			if part.First > part.Last {
+				break
+			}
+		}
+		if part.First <= part.Last {
+			out = append(out, part)
+		}
+	}
+	return out
+}

@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -116,6 +118,66 @@ func TestShared(t *testing.T) {
 		back, okBack := b.Shared(a)
 		if back != got || okBack != ok {
 			t.Errorf("%q and %q share %v one way and %v the other", c.a, c.b, got, back)
+		}
+	}
+}
+
+// What is left of a range is what is in it and not in the other, number by number.
+func TestRangesWithout(t *testing.T) {
+	draw := func(r *rand.Rand) (Ranges, map[int]bool) {
+		set := map[int]bool{}
+		for i := range 12 {
+			if r.IntN(2) == 0 {
+				set[i] = true
+			}
+		}
+		set[r.IntN(12)] = true
+		var texts []string
+		for i := range 12 {
+			if set[i] {
+				texts = append(texts, strconv.Itoa(i))
+			}
+		}
+		out, err := ParseRanges(strings.Join(texts, ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out, set
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		a, inA := draw(r)
+		b, inB := draw(r)
+		got := a.Without(b)
+		has := map[int]bool{}
+		for _, p := range got {
+			for i := p.First; i <= p.Last; i++ {
+				has[i] = true
+			}
+		}
+		for i := range 12 {
+			if has[i] != (inA[i] && !inB[i]) {
+				t.Fatalf("%s without %s: %s", a, b, got)
+			}
+		}
+		if again, err := ParseRanges(got.String()); err != nil || len(got) > 0 && again.String() != got.String() {
+			t.Fatalf("%s without %s: %s is no set of ranges: %v", a, b, got, err)
+		}
+	}
+}
+
+func TestRangesWithin(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		count int
+		want  string
+	}{{"", 4, "0-3"}, {"2-9", 4, "2-3"}, {"4-9", 4, ""}, {"", 0, ""}, {"0,3", 8, "0,3"}} {
+		r, err := ParseRanges(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Within(c.count).String(); got != c.want {
+			t.Errorf("%q within %d: %q, want %q", c.text, c.count, got, c.want)
 		}
 	}
 }

@@ -46,7 +46,17 @@ type resolver struct {
 	bonded map[nic.Handle]bool
 }
 
-func (r *resolver) pfs(entries []v1alpha1.PF) {
+// Entries answers which of pfs, by index, has each PF of the node: the one that
+// names it, or else the one whose selector chooses it. The error has all that is
+// wrong with names and selectors, each with its path.
+func Entries(pfs []v1alpha1.PF, state nic.State) (named, selected map[nic.Handle]int, err error) {
+	r := resolver{state: state, named: map[nic.Handle]int{}, selected: map[nic.Handle]int{}}
+	r.choices(pfs)
+	return r.named, r.selected, r.err()
+}
+
+// choices returns the PFs of each entry.
+func (r *resolver) choices(entries []v1alpha1.PF) [][]*nic.PF {
 	chosen := make([][]*nic.PF, len(entries))
 	for i, e := range entries {
 		if e.Select == nil {
@@ -59,6 +69,11 @@ func (r *resolver) pfs(entries []v1alpha1.PF) {
 			chosen[i] = r.bySelector(i, e)
 		}
 	}
+	return chosen
+}
+
+func (r *resolver) pfs(entries []v1alpha1.PF) {
+	chosen := r.choices(entries)
 	for i := range entries {
 		w := r.wish(fmt.Sprintf("spec.pfs[%d]", i), &entries[i])
 		for _, pf := range chosen[i] {

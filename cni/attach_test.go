@@ -99,7 +99,7 @@ func TestAdd(t *testing.T) {
 	if vf := w.state().PFs[1].VFs[2]; vf.MAC.String() != "02:00:00:00:00:01" {
 		t.Errorf("administrative MAC: %s", vf.MAC)
 	}
-	owners, err := record.Owners(w.dir)
+	owners, err := record.Owners(w.dir, "")
 	if err != nil || owners[p.vf] != "pod shop/web-0 (net1 of container c1)" {
 		t.Errorf("owners: %v, %v", owners, err)
 	}
@@ -403,7 +403,7 @@ func TestNameTaken(t *testing.T) {
 	if got := w.state().PFs[0].VFs[0].Netdev.Name; got != TempName(p.vf) {
 		t.Errorf("VF netdev is called %s", got)
 	}
-	if owners, _ := record.Owners(w.dir); len(owners) != 0 {
+	if owners, _ := record.Owners(w.dir, ""); len(owners) != 0 {
 		t.Errorf("owners: %v", owners)
 	}
 }

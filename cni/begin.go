@@ -46,6 +46,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 		return nil, err
 	}
 	r := newRecord(c, args, pod.ID(), id, vf)
+	r.Boot = p.Host.Boot
 	if r.RDMA, err = p.movable(ctx, st.RDMA.Mode, vf); err != nil {
 		return nil, err
 	}

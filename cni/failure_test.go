@@ -112,7 +112,7 @@ func TestUndoFails(t *testing.T) {
 				break
 			}
 			stuck++
-			if owners, _ := record.Owners(w.dir); owners[p.vf] == "" {
+			if owners, _ := record.Owners(w.dir, ""); owners[p.vf] == "" {
 				t.Fatalf("writes %d and %d: nobody owns the VF", n, n+m)
 			}
 			w.mustDel(p)
@@ -236,7 +236,7 @@ func TestDelFailsAnywhere(t *testing.T) {
 			return false
 		}
 		failed++
-		if owners, _ := record.Owners(w.dir); owners[p.vf] == "" {
+		if owners, _ := record.Owners(w.dir, ""); owners[p.vf] == "" {
 			t.Fatalf("DEL failed (%v) and nobody owns the VF", err)
 		}
 		w.invariants(fmt.Sprintf("DEL failed: %v", err))
@@ -299,7 +299,7 @@ func TestDelVariants(t *testing.T) {
 			if !errors.As(err, &e) || e.Code != ErrSwitch {
 				w.t.Errorf("DEL: %#v", err)
 			}
-			if owners, _ := record.Owners(w.dir); owners[p.vf] == "" {
+			if owners, _ := record.Owners(w.dir, ""); owners[p.vf] == "" {
 				w.t.Error("the record is gone")
 			}
 			// What does not need Open vSwitch is done already.
@@ -539,7 +539,7 @@ func TestDamagedRecord(t *testing.T) {
 func (w *world) invariants(when string) {
 	w.t.Helper()
 	owned := map[string]*record.Record{}
-	owners, err := record.Owners(w.dir)
+	owners, err := record.Owners(w.dir, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -334,7 +334,7 @@ func TestPodsInLab(t *testing.T) {
 	if err := n.check(a, results["poda"]); err == nil || !strings.Contains(err.Error(), "its MTU is 1300, want 1400") || !strings.Contains(err.Error(), "is down") {
 		t.Errorf("CHECK: %v", err)
 	}
-	owners, err := record.Owners(n.dir)
+	owners, err := record.Owners(n.dir, "")
 	if err != nil || owners[a.vf] != "pod shop/poda (net1 of container poda)" {
 		t.Errorf("owners %v, %v", owners, err)
 	}

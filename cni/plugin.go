@@ -151,7 +151,8 @@ func (p *Plugin) resume(ctx context.Context, store record.Store, r *record.Recor
 	j := &job{p: p, store: store, stale: everything}
 	j.of(r, args.Path)
 	for _, path := range slices.Compact([]string{r.Netns, args.Netns}) {
-		if path == "" {
+		// Another boot's namespaces are gone; their numbers begin anew with each.
+		if path == "" || r.Outlived(p.Host.Boot) {
 			continue
 		}
 		pod, err := p.Host.Netns.Open(ctx, path)

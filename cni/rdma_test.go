@@ -62,7 +62,7 @@ func (w *world) wholeOrHeld(vf, when string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	owners, err := record.Owners(w.dir)
+	owners, err := record.Owners(w.dir, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

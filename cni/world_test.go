@@ -229,7 +229,7 @@ func snapOf(t testing.TB, m host.Machine, dir string) snapshot {
 	functions, err1 := m.PCI.Functions(ctx)
 	ports, err2 := m.Devlink.Ports(ctx)
 	links, err3 := m.Links.Links(ctx)
-	owners, err4 := record.Owners(dir)
+	owners, err4 := record.Owners(dir, "")
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}

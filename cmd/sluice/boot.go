@@ -26,25 +26,32 @@ Exit status: as of apply; 0 also when nothing was ever committed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.change(cmd, func(ctx context.Context, n *node, r *apply.Runner) (apply.Result, error) {
-				committed, err := r.Journal.Committed()
-				if err != nil {
-					return apply.Result{}, err
-				}
-				state, err := n.observe(ctx)
-				if err != nil {
-					return apply.Result{}, err
-				}
-				spec := atBoot(committed, state)
-				for _, w := range committed.PFs {
-					if spec.PF(w.Handle) == nil {
-						fmt.Fprintf(cmd.ErrOrStderr(), "sluice: %s is not there: passed over\n", w.Handle)
-					}
-				}
-				r.Spare, r.Uncommitted, r.Booted = true, true, true
-				return r.Run(ctx, spec)
+				return n.toCommitted(ctx, r, func(gone nic.Handle) {
+					fmt.Fprintf(cmd.ErrOrStderr(), "sluice: %s is not there: passed over\n", gone)
+				})
 			})
 		},
 	}
+}
+
+// toCommitted brings a machine that has just been booted to what was committed.
+func (n *node) toCommitted(ctx context.Context, r *apply.Runner, passedOver func(nic.Handle)) (apply.Result, error) {
+	committed, err := r.Journal.Committed()
+	if err != nil {
+		return apply.Result{}, err
+	}
+	state, err := n.observe(ctx)
+	if err != nil {
+		return apply.Result{}, err
+	}
+	spec := atBoot(committed, state)
+	for _, w := range committed.PFs {
+		if spec.PF(w.Handle) == nil {
+			passedOver(w.Handle)
+		}
+	}
+	r.Spare, r.Uncommitted, r.Booted = true, true, true
+	return r.Run(ctx, spec)
 }
 
 // atBoot is what of the committed state can be had before the network is up.

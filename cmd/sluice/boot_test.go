@@ -9,7 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/host/sim"
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/plan"
 )
 
 const switchdevDoc = `apiVersion: sluice.dev/v1alpha1
@@ -188,4 +191,72 @@ func TestBootFromSeveralRuns(t *testing.T) {
 	if pf := c.observe()[0].PFs[0]; len(pf.VFs) != 1 || pf.Eswitch != nic.Switchdev {
 		t.Errorf("after a run with another count and a boot: %s with %d VFs", pf.Eswitch, len(pf.VFs))
 	}
+}
+
+// A boot that is killed after it has made VFs and before it has bound them is finished
+// by the next, although records name these VFs: of pods that ended with the boot
+// before.
+func TestBootCutOffWithRecordsOfBefore(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=16")
+	c.want(exitReached, "apply", "-f", c.file(switchdevDoc))
+	vf := c.observe()[0].PFs[0].VFs[1].Address
+	store := record.In(c.dir)
+	save := func(container string) {
+		t.Helper()
+		if err := store.Save(&record.Record{Container: container, IfName: "eth0", VF: vf, Boot: c.restart(false)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("old")
+	c.restart(true)
+
+	func() {
+		n, err := (&options{sim: c.sim, stateDir: c.dir}).open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if r := recover(); r == nil {
+				t.Fatal("no step made VFs")
+			}
+			if err := n.close(); err != nil {
+				t.Fatal(err)
+			}
+		}()
+		r := n.runner(func(e apply.Event) {
+			if e.Kind == apply.EventDone && e.Step.Op() == plan.OpSetVFs {
+				panic("killed")
+			}
+		})
+		r.Parallel = false
+		_, err = n.toCommitted(t.Context(), r, func(nic.Handle) {})
+		t.Fatal(err)
+	}()
+	if got := c.observe()[0].PFs[0].VFs; len(got) != 2 || got[1].Driver != "" || got[1].Owner != "" {
+		t.Fatalf("cut off with %+v, want two VFs without driver and owner", got)
+	}
+
+	c.want(exitReached, "boot")
+	if got := c.observe()[0].PFs[0].VFs[1]; got.Driver != "mlx5_core" || got.Netdev.MTU != 9000 {
+		t.Errorf("VF 1 has driver %q and MTU %d, want mlx5_core and 9000", got.Driver, got.Netdev.MTU)
+	}
+	save("new")
+	if got := c.observe()[0].PFs[0].VFs[1].Owner; !strings.Contains(got, "container new") {
+		t.Errorf("VF 1 is held by %q, want the new container", got)
+	}
+}
+
+// restart boots the simulated machine, or not, and answers the name of its boot.
+func (c *cli) restart(boot bool) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, "machine.json")
+	m, err := sim.Load(path)
+	if err == nil && boot {
+		m.Reboot()
+		err = m.Save(path)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m.Machine().Boot
 }

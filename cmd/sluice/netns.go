@@ -19,7 +19,7 @@ func (n *node) whereabouts(ctx context.Context, s *nic.State, folder string) {
 	for i := range s.PFs {
 		for j := range s.PFs[i].VFs {
 			v := &s.PFs[i].VFs[j]
-			if r, err := store.Load(v.Address); err == nil {
+			if r, err := store.Load(v.Address); err == nil && !r.Outlived(n.machine.Boot) {
 				v.Netns = r.Netns
 			} else if v.Away {
 				lost[v.Address] = &v.Netns

@@ -26,7 +26,6 @@ import (
 type node struct {
 	machine host.Machine
 	dir     string
-	boot    string // names the present boot of the machine; "" of a simulated one
 	close   func() error
 
 	mu       sync.Mutex        // of machine.Keep and outlived: ports are worked on at the same time
@@ -46,17 +45,7 @@ func (o *options) open() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &node{machine: m.Machine, dir: dir, boot: bootID(), close: m.Close}, nil
-}
-
-// bootID is the kernel's name for this boot (drivers/char/random.c); "" if it does
-// not tell.
-func bootID() string {
-	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(raw))
+	return &node{machine: m.Machine, dir: dir, close: m.Close}, nil
 }
 
 // openSim opens the simulated machine kept in dir, or makes it by spec.
@@ -113,7 +102,7 @@ func (n *node) observe(ctx context.Context) (nic.State, error) {
 	if err != nil {
 		return state, err
 	}
-	owners, err := record.Owners(n.dir)
+	owners, err := record.Owners(n.dir, n.machine.Boot)
 	if err != nil {
 		return state, err
 	}
@@ -186,7 +175,7 @@ func (n *node) refresh(ctx context.Context, state *nic.State, id nic.VFID, what 
 		return err
 	}
 	vf := &state.PF(id.PF).VFs[id.Index]
-	vf.Owner = n.holder(vf.Address, record.In(n.dir).Owner(vf.Address))
+	vf.Owner = n.holder(vf.Address, record.In(n.dir).Owner(vf.Address, n.machine.Boot))
 	return nil
 }
 
@@ -199,7 +188,7 @@ func (n *node) runner(progress func(apply.Event)) *apply.Runner {
 		Refresh:  n.refresh,
 		Hold:     n.hold,
 		Parallel: true,
-		Boot:     n.boot,
+		Boot:     n.machine.Boot,
 		Progress: progress,
 	}
 }
@@ -222,7 +211,7 @@ func (n *node) hold(ctx context.Context, vfs []string) (map[string]string, func(
 			return nil, nil, err
 		}
 		locks = append(locks, unlock)
-		if owner := n.holder(vf, store.Owner(vf)); owner != "" {
+		if owner := n.holder(vf, store.Owner(vf, n.machine.Boot)); owner != "" {
 			owners[vf] = owner
 		}
 	}

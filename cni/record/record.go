@@ -16,6 +16,7 @@ const Version = 1
 type Record struct {
 	Version int       `json:"version"`
 	Started time.Time `json:"started"`
+	Boot    string    `json:"boot,omitempty"` // host.Machine.Boot; "" not known
 
 	// The owner.
 	Container string `json:"container"`
@@ -89,6 +90,12 @@ func (r *Record) Attached() bool { return r.Last.Goal == Attached && r.Last.Done
 // IsOf says that r belongs to this interface of this container.
 func (r *Record) IsOf(container, ifname string) bool {
 	return r.Container == container && r.IfName == ifname
+}
+
+// Outlived says that the boot in which r was made has ended, and the attachment with
+// it; boot is the present one, "" for not known.
+func (r *Record) Outlived(boot string) bool {
+	return r.Boot != "" && boot != "" && r.Boot != boot
 }
 
 // Token marks as r's what can carry a mark, such as a row in a database. It is

@@ -188,7 +188,7 @@ func TestFileIsBounded(t *testing.T) {
 
 func TestFindAndOwners(t *testing.T) {
 	dir := t.TempDir()
-	if owners, err := Owners(dir); err != nil || len(owners) != 0 {
+	if owners, err := Owners(dir, ""); err != nil || len(owners) != 0 {
 		t.Errorf("no directory: %v, %v", owners, err)
 	}
 	s := In(dir)
@@ -212,7 +212,7 @@ func TestFindAndOwners(t *testing.T) {
 	if err != nil || len(found) != 2 || found[0].VF != "0000:03:00.3" || found[1].VF != "0000:03:00.5" {
 		t.Errorf("found %v, %v", found, err)
 	}
-	owners, err := Owners(dir)
+	owners, err := Owners(dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,10 +151,10 @@ func (s Store) Find(container, ifname string) ([]*Record, error) {
 	return out, nil
 }
 
-// Owners says for each held VF, by PCI address, who holds it. A record that
-// cannot be read is an owner all the same: its VF is not free. No directory
-// means that nothing is held.
-func Owners(stateDir string) (map[string]string, error) {
+// Owners says for each held VF, by PCI address, who holds it in the present boot of the
+// machine (host.Machine.Boot; "" not known). A record that cannot be read is an owner
+// all the same: its VF is not free. No directory means that nothing is held.
+func Owners(stateDir, boot string) (map[string]string, error) {
 	s := In(stateDir)
 	vfs, err := s.vfs()
 	if err != nil {
@@ -162,17 +162,19 @@ func Owners(stateDir string) (map[string]string, error) {
 	}
 	out := make(map[string]string, len(vfs))
 	for _, vf := range vfs {
-		if owner := s.Owner(vf); owner != "" {
+		if owner := s.Owner(vf, boot); owner != "" {
 			out[vf] = owner
 		}
 	}
 	return out, nil
 }
 
-// Owner says who holds a VF, "" for nobody. A record that cannot be read holds it
-// too: nobody knows for whom.
-func (s Store) Owner(vf string) string {
+// Owner says who holds a VF in the present boot, "" for nobody: a record of another one
+// outlived its pod. A record that cannot be read holds it too: nobody knows for whom.
+func (s Store) Owner(vf, boot string) string {
 	switch r, err := s.Load(vf); {
+	case err == nil && r.Outlived(boot):
+		return ""
 	case err == nil:
 		return r.Holder()
 	case errors.Is(err, fs.ErrNotExist):

@@ -52,7 +52,8 @@ type Runner struct {
 	// taken over but ended, and how things were before it is no way back.
 	Boot string
 
-	// Booted says that the machine has just been booted, whatever Boot is.
+	// Booted says that the machine has just been booted, where the boot of an
+	// interrupted run, or the present one, is not known.
 	Booted bool
 
 	// Uncommitted leaves Journal.Committed as it is, whatever is reached.
@@ -252,7 +253,10 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 
 // gone says that a run was interrupted in another boot.
 func (r *Runner) gone(open *Entry) bool {
-	return open != nil && (r.Booted || open.Boot != "" && r.Boot != "" && open.Boot != r.Boot)
+	if open == nil || open.Boot == "" || r.Boot == "" {
+		return open != nil && r.Booted
+	}
+	return open.Boot != r.Boot
 }
 
 func (r *Runner) observe(ctx context.Context) (state nic.State, err error) {

@@ -20,6 +20,10 @@ type Machine struct {
 	Watch    Watch
 	GPUs     GPUs
 
+	// Boot names the present boot of the machine (drivers/char/random.c, boot_id): what
+	// was begun in another has ended with it. "" not known.
+	Boot string
+
 	// Keep is addresses to which the host must not lose its way, the API server's
 	// for one: what they are reached over counts as in use by the host (nic.PF.Carries).
 	Keep []netip.Addr

@@ -62,7 +62,7 @@ func (e eswitches) device(ctx context.Context, h nic.Handle) host.DevlinkDevice 
 	if s, err := e.eswitch(ctx, h); err == nil {
 		d.Eswitch, d.Inline, d.Encap = s.Mode, s.Inline, s.Encap
 		// mlx5/core/sf/hw_table.c, mlx5_sf_hw_table_res_register
-		if r, err := e.devlink.Resources(h); err == nil {
+		if r, err := e.devlink.Resources(h); !e.brief && err == nil {
 			d.MaxSFs = int(min(r["max_local_SFs"], math.MaxInt32))
 		}
 	}

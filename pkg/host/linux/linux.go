@@ -14,7 +14,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +35,8 @@ type Options struct {
 	Dev string // device files, "" is /dev
 	Etc string // settings, of which modprobe.d is read and written; "" is /etc
 	Run string // runtime files, of which udev's queue is watched; "" is /run
+
+	Proc string // procfs, "" is /proc
 
 	// Brief leaves out what cards are slow to tell, Function.Product, Serial and
 	// DevlinkDevice.Serial: VPD and firmware are asked only for these. For the
@@ -59,6 +63,9 @@ func Open(o Options) (*Machine, error) {
 	}
 	if o.Run == "" {
 		o.Run = "/run"
+	}
+	if o.Proc == "" {
+		o.Proc = "/proc"
 	}
 	home, err := openNetns(netlink.ThreadNetns)
 	if err != nil {
@@ -104,8 +111,18 @@ func Open(o Options) (*Machine, error) {
 			eswitches: e, links: l, ethtool: et, vdpa: vd, bus: vdpa.Sys{Root: o.Sys},
 		},
 		Watch: watch{home: home, devlink: dl},
+		Boot:  bootID(o.Proc),
 	}
 	return m, nil
+}
+
+// bootID is the kernel's name for this boot; "" if it does not tell.
+func bootID(proc string) string {
+	raw, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
 }
 
 // Close ends the machine's sockets.

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -122,7 +123,7 @@ const maxCards = 8
 func New(c Config) (*Sim, error) {
 	s := &Sim{clock: wallClock{}, handles: map[int]int{}}
 	s.st = state{
-		Version: stateVersion, Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Plain: c.Plain, Delay: c.Delay,
+		Version: stateVersion, Boot: rand.Text(), Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Plain: c.Plain, Delay: c.Delay,
 		LAGWait: c.LAGWait, RDMAMode: cmp.Or(c.RDMAMode, nic.RDMAShared), RDMAAtBoot: c.RDMAAtBoot,
 		Netns: []*netns{{ID: hostNS}},
 	}
@@ -261,7 +262,10 @@ func (s *Sim) start(first int, c Card) error {
 func (s *Sim) Machine() host.Machine { return hand{Sim: s}.machine() }
 
 func (s hand) machine() host.Machine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return host.Machine{
+		Boot:     s.st.Boot,
 		PCI:      pci{s},
 		Devlink:  devlink{s},
 		Links:    &links{s: s, ns: hostNS},

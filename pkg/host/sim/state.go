@@ -22,6 +22,7 @@ type state struct {
 	Delay   time.Duration `json:"delay,omitempty"`   // from driver bound to netdev there
 	LAGWait time.Duration `json:"lagWait,omitempty"` // from bond there to LAG active
 	Writes  int           `json:"writes"`
+	Boot    string        `json:"boot,omitempty"` // names the present boot
 	PFs     []*pf         `json:"pfs"`
 	Links   []*link       `json:"links"` // of all namespaces, in the order they were made
 	RDMA    []*rdmaDevice `json:"rdma,omitempty"`

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -103,6 +104,7 @@ func (s *Sim) AddAltName(path string, ifindex int, name string) error {
 func (s *Sim) Reboot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.st.Boot = rand.Text()
 	before := s.st.Links
 	s.st.Links, s.st.RDMA, s.st.LAGs, s.handles, s.dead = nil, nil, nil, map[int]int{}, false
 	s.st.Netns = []*netns{{ID: hostNS}}

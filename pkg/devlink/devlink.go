@@ -40,32 +40,12 @@ func (c *Client) Close() error { return c.family.Close() }
 // devices on a bus newer kernels list instances of a whole chip, whose bus is
 // none that sysfs knows.
 func (c *Client) Devices(ctx context.Context) ([]nic.Handle, error) {
-	out, err := c.family.Dump(ctx, nl.DEVLINK_CMD_GET)
-	if err != nil {
-		return nil, err
-	}
-	handles := make([]nic.Handle, 0, len(out))
-	for _, m := range out {
-		if h := parseHandle(m); !h.IsZero() {
-			handles = append(handles, h)
-		}
-	}
-	return handles, nil
+	return netlink.List(ctx, c.family, nl.DEVLINK_CMD_GET, parseHandle, func(h nic.Handle) bool { return !h.IsZero() })
 }
 
 // Ports lists the ports of all instances; none where the kernel has no devlink.
 func (c *Client) Ports(ctx context.Context) ([]Port, error) {
-	out, err := c.family.Dump(ctx, nl.DEVLINK_CMD_PORT_GET)
-	if err != nil {
-		return nil, err
-	}
-	ports := make([]Port, 0, len(out))
-	for _, m := range out {
-		if p := parsePort(m); !p.Handle.IsZero() {
-			ports = append(ports, p)
-		}
-	}
-	return ports, nil
+	return netlink.List(ctx, c.family, nl.DEVLINK_CMD_PORT_GET, parsePort, func(p Port) bool { return !p.Handle.IsZero() })
 }
 
 // Port reads one port. The kernel says ENODEV when there is no such instance or
@@ -154,10 +134,8 @@ func (c *Client) set(command uint8, h nic.Handle, attrs ...*nl.RtAttr) error {
 
 // of puts a device's handle before attributes.
 func of(h nic.Handle, attrs []*nl.RtAttr) []*nl.RtAttr {
-	return append([]*nl.RtAttr{text(nl.DEVLINK_ATTR_BUS_NAME, h.Bus), text(nl.DEVLINK_ATTR_DEV_NAME, h.Name)}, attrs...)
+	return append([]*nl.RtAttr{netlink.Text(nl.DEVLINK_ATTR_BUS_NAME, h.Bus), netlink.Text(nl.DEVLINK_ATTR_DEV_NAME, h.Name)}, attrs...)
 }
-
-func text(kind int, s string) *nl.RtAttr { return netlink.Attr(kind, nl.ZeroTerminated(s)) }
 
 func portIndex(n uint32) *nl.RtAttr {
 	return netlink.Attr(nl.DEVLINK_ATTR_PORT_INDEX, nl.Uint32Attr(n))

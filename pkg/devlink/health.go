@@ -24,17 +24,8 @@ type Reporter struct {
 // Reporters lists those of all devices, in one request; none where the kernel has
 // no devlink.
 func (c *Client) Reporters(ctx context.Context) ([]Reporter, error) {
-	messages, err := c.family.Dump(ctx, unix.DEVLINK_CMD_HEALTH_REPORTER_GET)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Reporter, 0, len(messages))
-	for _, m := range messages {
-		if r := parseReporter(m); !r.Handle.IsZero() && r.Name != "" {
-			out = append(out, r)
-		}
-	}
-	return out, nil
+	return netlink.List(ctx, c.family, unix.DEVLINK_CMD_HEALTH_REPORTER_GET, parseReporter,
+		func(r Reporter) bool { return !r.Handle.IsZero() && r.Name != "" })
 }
 
 func parseReporter(m []byte) Reporter {

@@ -18,7 +18,7 @@ func value(mode uint8, data ...*nl.RtAttr) *nl.RtAttr {
 
 func param(name string, t Type, values ...*nl.RtAttr) []byte {
 	return message(append(handle("0000:03:00.0"), netlink.Nest(80,
-		text(81, name), netlink.Attr(82, nil), u8(83, uint8(t)), netlink.Nest(84, values...)))...)
+		netlink.Text(81, name), netlink.Attr(82, nil), u8(83, uint8(t)), netlink.Nest(84, values...)))...)
 }
 
 func TestParam(t *testing.T) {
@@ -38,7 +38,7 @@ func TestParam(t *testing.T) {
 			p("enable_roce", Bool, map[Mode]Value{Runtime: {Type: Bool}, DriverInit: {Type: Bool, Number: 1}}),
 		},
 		"a word": {
-			param("flow_steering_mode", String, value(0, text(86, "smfs"))),
+			param("flow_steering_mode", String, value(0, netlink.Text(86, "smfs"))),
 			p("flow_steering_mode", String, map[Mode]Value{Runtime: {Type: String, Text: "smfs"}}),
 		},
 		"a mode to come": {
@@ -104,11 +104,11 @@ func TestRate(t *testing.T) {
 	}{
 		"port in a group": {
 			message(append(handle("0000:03:00.0"), u16(165, 0), u32(nl.DEVLINK_ATTR_PORT_INDEX, 131073),
-				u64(166, 125000), u64(167, 1250000), u32(172, 0), u32(173, 0), text(169, "gold"))...),
+				u64(166, 125000), u64(167, 1250000), u32(172, 0), u32(173, 0), netlink.Text(169, "gold"))...),
 			Rate{Handle: nic.PCI("0000:03:00.0"), Of: RateOf{Port: 131073}, Share: 125000, Max: 1250000, Parent: "gold"},
 		},
 		"group": {
-			message(append(handle("0000:03:00.0"), u16(165, 1), text(168, "gold"), u64(166, 0), u64(167, 0))...),
+			message(append(handle("0000:03:00.0"), u16(165, 1), netlink.Text(168, "gold"), u64(166, 0), u64(167, 0))...),
 			Rate{Handle: nic.PCI("0000:03:00.0"), Of: RateOf{Node: "gold"}},
 		},
 	} {
@@ -129,7 +129,7 @@ func TestRate(t *testing.T) {
 
 func TestReporter(t *testing.T) {
 	got := parseReporter(message(append(handle("0000:03:00.0"), u32(nl.DEVLINK_ATTR_PORT_INDEX, 65535), netlink.Nest(114,
-		text(115, "fw_fatal"), u8(116, 1), u64(117, 3), u64(118, 2), u64(120, 1000), u8(121, 1)))...))
+		netlink.Text(115, "fw_fatal"), u8(116, 1), u64(117, 3), u64(118, 2), u64(120, 1000), u8(121, 1)))...))
 	want := Reporter{Handle: nic.PCI("0000:03:00.0"), Port: is(uint32(65535)), Name: "fw_fatal", State: "error", Errors: 3, Recoveries: 2}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("want (-), got (+):\n%s", d)

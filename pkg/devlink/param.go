@@ -118,23 +118,14 @@ func (v Value) attrs() []*nl.RtAttr {
 // Params lists the parameters of all devices, in one request; none where the
 // kernel has no devlink.
 func (c *Client) Params(ctx context.Context) ([]Param, error) {
-	messages, err := c.family.Dump(ctx, unix.DEVLINK_CMD_PARAM_GET)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Param, 0, len(messages))
-	for _, m := range messages {
-		if p := parseParam(m); !p.Handle.IsZero() && p.Name != "" {
-			out = append(out, p)
-		}
-	}
-	return out, nil
+	return netlink.List(ctx, c.family, unix.DEVLINK_CMD_PARAM_GET, parseParam,
+		func(p Param) bool { return !p.Handle.IsZero() && p.Name != "" })
 }
 
 // Param reads one parameter. EINVAL is the kernel's answer when the device has
 // none of that name (__devlink_nl_cmd_param_get_doit).
 func (c *Client) Param(h nic.Handle, name string) (Param, error) {
-	m, err := c.one(unix.DEVLINK_CMD_PARAM_GET, h, text(unix.DEVLINK_ATTR_PARAM_NAME, name))
+	m, err := c.one(unix.DEVLINK_CMD_PARAM_GET, h, netlink.Text(unix.DEVLINK_ATTR_PARAM_NAME, name))
 	if err != nil {
 		return Param{}, err
 	}
@@ -148,7 +139,7 @@ func (c *Client) SetParam(h nic.Handle, name string, mode Mode, v Value) error {
 		return fmt.Errorf("%q is no configuration mode: want one of %q", mode, paramModes())
 	}
 	attrs := []*nl.RtAttr{
-		text(unix.DEVLINK_ATTR_PARAM_NAME, name),
+		netlink.Text(unix.DEVLINK_ATTR_PARAM_NAME, name),
 		netlink.Attr(unix.DEVLINK_ATTR_PARAM_TYPE, nl.Uint8Attr(uint8(v.Type))),
 		netlink.Attr(unix.DEVLINK_ATTR_PARAM_VALUE_CMODE, nl.Uint8Attr(uint8(n))),
 	}

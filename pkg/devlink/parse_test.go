@@ -24,7 +24,9 @@ func u16(kind int, v uint16) *nl.RtAttr { return netlink.Attr(kind, nl.Uint16Att
 func u32(kind int, v uint32) *nl.RtAttr { return netlink.Attr(kind, nl.Uint32Attr(v)) }
 func u64(kind int, v uint64) *nl.RtAttr { return netlink.Attr(kind, nl.Uint64Attr(v)) }
 func is[T any](v T) *T                  { return &v }
-func handle(name string) []*nl.RtAttr   { return []*nl.RtAttr{text(1, "pci"), text(2, name)} }
+func handle(name string) []*nl.RtAttr {
+	return []*nl.RtAttr{netlink.Text(1, "pci"), netlink.Text(2, name)}
+}
 func caps(value, selector uint32) []byte {
 	return (&nl.Uint32Bitfield{Value: value, Selector: selector}).Serialize()
 }
@@ -34,7 +36,7 @@ func caps(value, selector uint32) []byte {
 func representor() []byte {
 	return message(append(handle("0000:03:00.1"),
 		u32(nl.DEVLINK_ATTR_PORT_INDEX, 131073), u16(nl.DEVLINK_ATTR_PORT_TYPE, 2),
-		u32(nl.DEVLINK_ATTR_PORT_NETDEV_IFINDEX, 77), text(nl.DEVLINK_ATTR_PORT_NETDEV_NAME, "eth5"),
+		u32(nl.DEVLINK_ATTR_PORT_NETDEV_IFINDEX, 77), netlink.Text(nl.DEVLINK_ATTR_PORT_NETDEV_NAME, "eth5"),
 		u16(nl.DEVLINK_ATTR_PORT_FLAVOUR, 4), u32(nl.DEVLINK_ATTR_PORT_CONTROLLER_NUMBER, 0),
 		u16(nl.DEVLINK_ATTR_PORT_PCI_PF_NUMBER, 1), u16(nl.DEVLINK_ATTR_PORT_PCI_VF_NUMBER, 3),
 		u8(nl.DEVLINK_ATTR_PORT_EXTERNAL, 0),
@@ -65,7 +67,7 @@ func TestPort(t *testing.T) {
 			Handle: nic.PCI("0000:03:00.0"), Flavour: "pcisf", Controller: 1, External: true, Number: -1, PF: 0, VF: -1, SF: 88,
 			Function: &Function{State: "active", OpState: "attached"},
 		}},
-		"a flavour, bus and type to come": {message(text(1, "chip"), text(2, "MT1"), u16(nl.DEVLINK_ATTR_PORT_FLAVOUR, 42), u16(nl.DEVLINK_ATTR_PORT_TYPE, 9)), Port{
+		"a flavour, bus and type to come": {message(netlink.Text(1, "chip"), netlink.Text(2, "MT1"), u16(nl.DEVLINK_ATTR_PORT_FLAVOUR, 42), u16(nl.DEVLINK_ATTR_PORT_TYPE, 9)), Port{
 			Handle: nic.Handle{Bus: "chip", Name: "MT1"}, Type: "9", Flavour: "42", Number: -1, PF: -1, VF: -1, SF: -1,
 		}},
 	} {
@@ -93,9 +95,9 @@ func TestDevice(t *testing.T) {
 		}
 	}
 	version := func(kind int, name, value string) *nl.RtAttr {
-		return netlink.Nest(kind, text(103, name), text(104, value))
+		return netlink.Nest(kind, netlink.Text(103, name), netlink.Text(104, value))
 	}
-	info := parseInfo(message(text(98, "mlx5_core"), text(99, "MT1"), text(146, "B1"), version(100, "fw.psid", "MT_0359"),
+	info := parseInfo(message(netlink.Text(98, "mlx5_core"), netlink.Text(99, "MT1"), netlink.Text(146, "B1"), version(100, "fw.psid", "MT_0359"),
 		version(101, "fw.version", "22.41.1000"), version(101, "fw", "22"), version(102, "fw.version", "22.99")))
 	want := Info{Driver: "mlx5_core", Serial: "MT1", BoardSerial: "B1", Firmware: "22.41.1000", PSID: "MT_0359"}
 	if info != want {
@@ -104,7 +106,7 @@ func TestDevice(t *testing.T) {
 	if got := parseInfo(message(version(101, "fw", "22"))).Firmware; got != "22" {
 		t.Errorf("firmware %q of a driver that tells fw only", got)
 	}
-	for _, in := range [][]byte{nil, message(text(1, "pci")), message(text(1, ""), text(2, "x"))} {
+	for _, in := range [][]byte{nil, message(netlink.Text(1, "pci")), message(netlink.Text(1, ""), netlink.Text(2, "x"))} {
 		if h := parseHandle(in); !h.IsZero() {
 			t.Errorf("half a handle gave %v", h)
 		}
@@ -131,7 +133,7 @@ func TestFunctionChange(t *testing.T) {
 func FuzzMessages(f *testing.F) {
 	f.Add(representor())
 	f.Add(message(u16(25, 1), u8(26, 2), u8(62, 1)))
-	f.Add(message(text(98, "mlx5_core"), text(99, "MT1")))
+	f.Add(message(netlink.Text(98, "mlx5_core"), netlink.Text(99, "MT1")))
 	f.Add(param("max_macs", U32, value(1, netlink.Attr(86, nl.Uint32Attr(128)))))
 	f.Add(notification(unix.DEVLINK_CMD_PORT_DEL, representor()))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -38,17 +38,7 @@ type RateChange struct {
 // Rates lists those of all devices, in one request; none where the kernel has no
 // devlink, or one from before Linux 5.14.
 func (c *Client) Rates(ctx context.Context) ([]Rate, error) {
-	messages, err := c.family.Dump(ctx, unix.DEVLINK_CMD_RATE_GET)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Rate, 0, len(messages))
-	for _, m := range messages {
-		if r := parseRate(m); !r.Handle.IsZero() {
-			out = append(out, r)
-		}
-	}
-	return out, nil
+	return netlink.List(ctx, c.family, unix.DEVLINK_CMD_RATE_GET, parseRate, func(r Rate) bool { return !r.Handle.IsZero() })
 }
 
 // Rate reads one; ENODEV as of SetRate.
@@ -79,7 +69,7 @@ func (c *Client) DelRateNode(h nic.Handle, name string) error {
 
 func (o RateOf) attrs() []*nl.RtAttr {
 	if o.Node != "" {
-		return []*nl.RtAttr{text(unix.DEVLINK_ATTR_RATE_NODE_NAME, o.Node)}
+		return []*nl.RtAttr{netlink.Text(unix.DEVLINK_ATTR_RATE_NODE_NAME, o.Node)}
 	}
 	return []*nl.RtAttr{portIndex(o.Port)}
 }
@@ -92,7 +82,7 @@ func (r RateChange) attrs() (out []*nl.RtAttr) {
 		out = append(out, netlink.Attr(unix.DEVLINK_ATTR_RATE_TX_MAX, nl.Uint64Attr(*r.Max)))
 	}
 	if r.Parent != nil {
-		out = append(out, text(unix.DEVLINK_ATTR_RATE_PARENT_NODE_NAME, *r.Parent))
+		out = append(out, netlink.Text(unix.DEVLINK_ATTR_RATE_PARENT_NODE_NAME, *r.Parent))
 	}
 	return out
 }

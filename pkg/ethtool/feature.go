@@ -50,7 +50,7 @@ func (c *Client) Feature(ifindex int, name string) (Feature, error) {
 // (__netdev_update_features). EOPNOTSUPP: it is fixed; EBUSY: the driver refused,
 // as mlx5 does while rules are offloaded.
 func (c *Client) SetFeature(ifindex int, name string, on bool) error {
-	value := []*nl.RtAttr{netlink.Attr(unix.ETHTOOL_A_BITSET_BIT_NAME, nl.ZeroTerminated(name))}
+	value := []*nl.RtAttr{netlink.Text(unix.ETHTOOL_A_BITSET_BIT_NAME, name)}
 	if on {
 		value = append(value, netlink.Attr(unix.ETHTOOL_A_BITSET_BIT_VALUE, nil))
 	}

@@ -48,6 +48,9 @@ func String(b []byte) string { return unix.ByteSliceToString(b) }
 // Attr makes an attribute; what it holds is data, or further attributes.
 func Attr(kind int, data []byte) *nl.RtAttr { return nl.NewRtAttr(kind, data) }
 
+// Text makes an attribute that holds a string, with its NUL.
+func Text(kind int, s string) *nl.RtAttr { return Attr(kind, nl.ZeroTerminated(s)) }
+
 // Nest makes an attribute that holds attributes.
 func Nest(kind int, children ...*nl.RtAttr) *nl.RtAttr {
 	a := nl.NewRtAttr(kind|unix.NLA_F_NESTED, nil)

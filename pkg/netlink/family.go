@@ -49,6 +49,21 @@ func (f *Family) Dump(ctx context.Context, command uint8, attrs ...*nl.RtAttr) (
 	return payloads(out), err
 }
 
+// List is Dump with each answer parsed, without those that are nothing by ok.
+func List[T any](ctx context.Context, f *Family, command uint8, parse func([]byte) T, ok func(T) bool) ([]T, error) {
+	messages, err := f.Dump(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, 0, len(messages))
+	for _, m := range messages {
+		if v := parse(m); ok(v) {
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}
+
 // Get asks for one thing, and gives the attributes of its answer.
 func (f *Family) Get(command uint8, attrs ...*nl.RtAttr) ([]byte, error) {
 	id, _, err := f.lookUp()
@@ -112,7 +127,7 @@ func (f *Family) lookUp() (id int, groups map[string]uint32, err error) {
 		return f.id, f.groups, nil
 	}
 	out, err := f.conn.Do(unix.GENL_ID_CTRL, 0, Genl(unix.CTRL_CMD_GETFAMILY, 2),
-		Attr(unix.CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated(f.name)))
+		Text(unix.CTRL_ATTR_FAMILY_NAME, f.name))
 	if errors.Is(err, unix.ENOENT) {
 		return 0, nil, nil
 	}

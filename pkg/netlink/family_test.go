@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,18 +27,30 @@ func TestFamily(t *testing.T) {
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%d families, %v", len(all), err)
 	}
-	one, err := f.Get(unix.CTRL_CMD_GETFAMILY, Attr(unix.CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated("nlctrl")))
+	one, err := f.Get(unix.CTRL_CMD_GETFAMILY, Text(unix.CTRL_ATTR_FAMILY_NAME, "nlctrl"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if id, _ := parseFamily(one); id != unix.GENL_ID_CTRL {
 		t.Errorf("nlctrl is family %d", id)
 	}
-	out, err := f.Set(unix.CTRL_CMD_GETFAMILY, Attr(unix.CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated("nlctrl")))
+	name := func(m []byte) (name string) {
+		for kind, v := range Attrs(m) {
+			if kind == unix.CTRL_ATTR_FAMILY_NAME {
+				name = String(v)
+			}
+		}
+		return name
+	}
+	names, err := List(context.Background(), f, unix.CTRL_CMD_GETFAMILY, name, func(s string) bool { return s == "nlctrl" })
+	if err != nil || len(names) != 1 {
+		t.Errorf("of %d families these are nlctrl: %q, %v", len(all), names, err)
+	}
+	out, err := f.Set(unix.CTRL_CMD_GETFAMILY, Text(unix.CTRL_ATTR_FAMILY_NAME, "nlctrl"))
 	if err != nil || len(out) != 1 {
 		t.Errorf("%d answers, %v", len(out), err)
 	}
-	if _, err := f.Get(unix.CTRL_CMD_GETFAMILY, Attr(unix.CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated("no-such"))); !errors.Is(err, unix.ENOENT) {
+	if _, err := f.Get(unix.CTRL_CMD_GETFAMILY, Text(unix.CTRL_ATTR_FAMILY_NAME, "no-such")); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("got %v", err)
 	}
 	if n, err := f.Group("notify"); err != nil || n == 0 {

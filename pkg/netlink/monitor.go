@@ -105,6 +105,19 @@ func (m *Monitor) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// Next waits for a datagram in which parse finds something, and gives what it finds.
+func Next[E any](ctx context.Context, m *Monitor, parse func([]byte) []E) ([]E, error) {
+	for {
+		b, err := m.Receive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if out := parse(b); len(out) > 0 {
+			return out, nil
+		}
+	}
+}
+
 // wait gives a datagram of the kernel's, nil for one of somebody else.
 func (m *Monitor) wait(ctx context.Context) (b []byte, err error) {
 	if err := m.file.SetReadDeadline(time.Time{}); err != nil {

@@ -23,18 +23,17 @@ func attrs(list ...*nl.RtAttr) (out []byte) {
 	return out
 }
 
-func text(kind int, s string) *nl.RtAttr { return netlink.Attr(kind, nl.ZeroTerminated(s)) }
-func u8(kind int, v uint8) *nl.RtAttr    { return netlink.Attr(kind, nl.Uint8Attr(v)) }
-func u32(kind int, v uint32) *nl.RtAttr  { return netlink.Attr(kind, nl.Uint32Attr(v)) }
-func u64(kind int, v uint64) *nl.RtAttr  { return netlink.Attr(kind, nl.Uint64Attr(v)) }
+func u8(kind int, v uint8) *nl.RtAttr   { return netlink.Attr(kind, nl.Uint8Attr(v)) }
+func u32(kind int, v uint32) *nl.RtAttr { return netlink.Attr(kind, nl.Uint32Attr(v)) }
+func u64(kind int, v uint64) *nl.RtAttr { return netlink.Attr(kind, nl.Uint64Attr(v)) }
 
 func device() []byte {
-	return attrs(u32(1, 3), text(2, "mlx5_2"), u32(3, 1), u64(4, 0x1425321c36), text(5, "22.41.1000"),
-		u64(6, 0x0200000000000001), u64(7, 0x0c42a10300aabbcc), u8(14, 1), text(67, "roce"), u8(99, 1))
+	return attrs(u32(1, 3), netlink.Text(2, "mlx5_2"), u32(3, 1), u64(4, 0x1425321c36), netlink.Text(5, "22.41.1000"),
+		u64(6, 0x0200000000000001), u64(7, 0x0c42a10300aabbcc), u8(14, 1), netlink.Text(67, "roce"), u8(99, 1))
 }
 
 func port() []byte {
-	return attrs(u32(1, 3), text(2, "mlx5_2"), u32(3, 1), u8(12, 4), u8(13, 5), u32(50, 7), text(51, "eth4"))
+	return attrs(u32(1, 3), netlink.Text(2, "mlx5_2"), u32(3, 1), u8(12, 4), u8(13, 5), u32(50, 7), netlink.Text(51, "eth4"))
 }
 
 func TestParse(t *testing.T) {

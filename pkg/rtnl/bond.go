@@ -178,7 +178,7 @@ func (c BondChange) info() (*nl.RtAttr, error) {
 		return nil, err
 	}
 	return netlink.Nest(unix.IFLA_LINKINFO,
-		netlink.Attr(unix.IFLA_INFO_KIND, nl.ZeroTerminated(kindBond)), netlink.Nest(unix.IFLA_INFO_DATA, attrs...)), nil
+		netlink.Text(unix.IFLA_INFO_KIND, kindBond), netlink.Nest(unix.IFLA_INFO_DATA, attrs...)), nil
 }
 
 // AddBond makes a bond, down and without members, and returns its ifindex. A name
@@ -189,7 +189,7 @@ func (c Conn) AddBond(name string, b BondChange) (ifindex int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = c.Do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)), info)
+	err = c.Do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, netlink.Text(unix.IFLA_IFNAME, name), info)
 	if err != nil {
 		return 0, err
 	}

@@ -46,15 +46,7 @@ func (m *Monitor) Close() error { return m.m.Close() }
 // Next waits for changes. netlink.ErrOverrun: some were lost, and everything may
 // have changed.
 func (m *Monitor) Next(ctx context.Context) ([]Event, error) {
-	for {
-		b, err := m.m.Receive(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if out := parseEvents(b); len(out) > 0 {
-			return out, nil
-		}
-	}
+	return netlink.Next(ctx, m.m, parseEvents)
 }
 
 func parseEvents(b []byte) (out []Event) {

@@ -26,12 +26,11 @@ func message(attrs ...*nl.RtAttr) []byte {
 	return b
 }
 
-func text(kind int, s string) *nl.RtAttr { return netlink.Attr(kind, nl.ZeroTerminated(s)) }
-func name(s string) *nl.RtAttr           { return text(unix.IFLA_IFNAME, s) }
-func u8(kind int, v uint8) *nl.RtAttr    { return netlink.Attr(kind, nl.Uint8Attr(v)) }
-func u16(kind int, v uint16) *nl.RtAttr  { return netlink.Attr(kind, nl.Uint16Attr(v)) }
-func u32(kind int, v uint32) *nl.RtAttr  { return netlink.Attr(kind, nl.Uint32Attr(v)) }
-func is[T any](v T) *T                   { return &v }
+func name(s string) *nl.RtAttr          { return netlink.Text(unix.IFLA_IFNAME, s) }
+func u8(kind int, v uint8) *nl.RtAttr   { return netlink.Attr(kind, nl.Uint8Attr(v)) }
+func u16(kind int, v uint16) *nl.RtAttr { return netlink.Attr(kind, nl.Uint16Attr(v)) }
+func u32(kind int, v uint32) *nl.RtAttr { return netlink.Attr(kind, nl.Uint32Attr(v)) }
+func is[T any](v T) *T                  { return &v }
 
 // words32 is a struct of 32-bit numbers.
 func words32(kind int, numbers ...uint32) *nl.RtAttr {
@@ -69,20 +68,20 @@ func infinibandVF() *nl.RtAttr {
 
 func uplink() []byte {
 	return message(name("eth0"), netlink.Attr(unix.IFLA_ADDRESS, []byte{2, 0, 0, 0, 0, 1}), u32(unix.IFLA_MTU, 1500),
-		u8(unix.IFLA_CARRIER, 1), text(unix.IFLA_PHYS_PORT_NAME, "p0"),
+		u8(unix.IFLA_CARRIER, 1), netlink.Text(unix.IFLA_PHYS_PORT_NAME, "p0"),
 		netlink.Attr(unix.IFLA_PHYS_SWITCH_ID, []byte{0xab, 0xcd}), u32(unix.IFLA_MASTER, 3),
-		text(unix.IFLA_PARENT_DEV_NAME, "0000:03:00.0"), text(unix.IFLA_PARENT_DEV_BUS_NAME, "pci"),
-		netlink.Nest(unix.IFLA_PROP_LIST, text(unix.IFLA_ALT_IFNAME, "enp3s0f0np0")),
+		netlink.Text(unix.IFLA_PARENT_DEV_NAME, "0000:03:00.0"), netlink.Text(unix.IFLA_PARENT_DEV_BUS_NAME, "pci"),
+		netlink.Nest(unix.IFLA_PROP_LIST, netlink.Text(unix.IFLA_ALT_IFNAME, "enp3s0f0np0")),
 		u32(unix.IFLA_GSO_MAX_SIZE, 65536), u32(unix.IFLA_GRO_MAX_SIZE, 65535), u32(unix.IFLA_GSO_IPV4_MAX_SIZE, 65534),
 		u32(unix.IFLA_GRO_IPV4_MAX_SIZE, 65533), u32(unix.IFLA_TSO_MAX_SIZE, 524280),
-		netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_SLAVE_KIND, "bond"), netlink.Nest(unix.IFLA_INFO_SLAVE_DATA,
+		netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_SLAVE_KIND, "bond"), netlink.Nest(unix.IFLA_INFO_SLAVE_DATA,
 			u8(nl.IFLA_BOND_SLAVE_STATE, 0), u8(nl.IFLA_BOND_SLAVE_MII_STATUS, 2),
 			netlink.Attr(nl.IFLA_BOND_SLAVE_PERM_HWADDR, []byte{2, 0, 0, 0, 0, 9}), u16(nl.IFLA_BOND_SLAVE_AD_AGGREGATOR_ID, 2))),
 		netlink.Nest(unix.IFLA_VFINFO_LIST, ethernetVF(), infinibandVF()), u8(4000, 1))
 }
 
 func bond() []byte {
-	return message(name("bond0"), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "bond"), netlink.Nest(unix.IFLA_INFO_DATA,
+	return message(name("bond0"), netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_KIND, "bond"), netlink.Nest(unix.IFLA_INFO_DATA,
 		u8(nl.IFLA_BOND_MODE, 4), u32(nl.IFLA_BOND_MIIMON, 100), u8(nl.IFLA_BOND_XMIT_HASH_POLICY, 1), u8(nl.IFLA_BOND_AD_LACP_RATE, 1),
 		netlink.Nest(nl.IFLA_BOND_AD_INFO, u16(nl.IFLA_BOND_AD_INFO_AGGREGATOR, 2), u16(nl.IFLA_BOND_AD_INFO_NUM_PORTS, 2),
 			u16(nl.IFLA_BOND_AD_INFO_ACTOR_KEY, 15), u16(nl.IFLA_BOND_AD_INFO_PARTNER_KEY, 16),
@@ -111,30 +110,30 @@ func TestLink(t *testing.T) {
 				AD: &AD{Aggregator: 2, Ports: 2, ActorKey: 15, PartnerKey: 16, Partner: nic.MAC{2, 0, 0, 0, 0, 5}}},
 		}},
 		"a bond of a mode to come": {
-			message(name("b"), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "bond"), netlink.Nest(unix.IFLA_INFO_DATA,
+			message(name("b"), netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_KIND, "bond"), netlink.Nest(unix.IFLA_INFO_DATA,
 				u8(nl.IFLA_BOND_MODE, 9), u32(nl.IFLA_BOND_ACTIVE_SLAVE, 4)))),
 			Link{Ifindex: 7, Name: "b", Type: unix.ARPHRD_ETHER, Up: true, Kind: "bond", Bond: &Bond{Mode: "9", Active: 4}},
 		},
 		// InfiniBand's addresses have 20 bytes, and parents may be on other buses.
 		"a subfunction": {
 			message(name("ib0"), netlink.Attr(unix.IFLA_ADDRESS, make([]byte, 20)),
-				text(unix.IFLA_PARENT_DEV_NAME, "mlx5_core.sf.2"), text(unix.IFLA_PARENT_DEV_BUS_NAME, "auxiliary")),
+				netlink.Text(unix.IFLA_PARENT_DEV_NAME, "mlx5_core.sf.2"), netlink.Text(unix.IFLA_PARENT_DEV_BUS_NAME, "auxiliary")),
 			Link{Ifindex: 7, Name: "ib0", Type: unix.ARPHRD_ETHER, Up: true, ParentBus: "auxiliary", Parent: "mlx5_core.sf.2"},
 		},
 		"a VLAN": {
-			message(name("e.7"), u32(unix.IFLA_LINK, 3), text(unix.IFLA_IFALIAS, "storage"), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "vlan"))),
+			message(name("e.7"), u32(unix.IFLA_LINK, 3), netlink.Text(unix.IFLA_IFALIAS, "storage"), netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_KIND, "vlan"))),
 			Link{Ifindex: 7, Name: "e.7", Alias: "storage", Type: unix.ARPHRD_ETHER, Up: true, Kind: "vlan", Lower: 3},
 		},
 		"a VLAN of another namespace's": {
-			message(name("e.7"), u32(unix.IFLA_LINK, 3), u32(unix.IFLA_LINK_NETNSID, 0), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "vlan"))),
+			message(name("e.7"), u32(unix.IFLA_LINK, 3), u32(unix.IFLA_LINK_NETNSID, 0), netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_KIND, "vlan"))),
 			Link{Ifindex: 7, Name: "e.7", Type: unix.ARPHRD_ETHER, Up: true, Kind: "vlan"},
 		},
 		"one end of a pair": {
-			message(name("a"), u32(unix.IFLA_LINK, 3), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_KIND, "veth"))),
+			message(name("a"), u32(unix.IFLA_LINK, 3), netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_KIND, "veth"))),
 			Link{Ifindex: 7, Name: "a", Type: unix.ARPHRD_ETHER, Up: true, Kind: "veth"},
 		},
 		"a member of a bridge": {
-			message(name("e"), netlink.Nest(unix.IFLA_LINKINFO, text(unix.IFLA_INFO_SLAVE_KIND, "bridge"), netlink.Nest(unix.IFLA_INFO_SLAVE_DATA, u8(1, 1)))),
+			message(name("e"), netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_SLAVE_KIND, "bridge"), netlink.Nest(unix.IFLA_INFO_SLAVE_DATA, u8(1, 1)))),
 			Link{Ifindex: 7, Name: "e", Type: unix.ARPHRD_ETHER, Up: true},
 		},
 	} {

@@ -60,7 +60,7 @@ func (c Conn) get(ifindex int, mask uint32) (Link, error) {
 
 // ByName reads the interface of that name; ENODEV if there is none.
 func (c Conn) ByName(name string) (Link, error) {
-	return c.one(header(0), extMask(extSkipStats), netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	return c.one(header(0), extMask(extSkipStats), netlink.Text(unix.IFLA_IFNAME, name))
 }
 
 func (c Conn) one(data ...nl.NetlinkRequestData) (Link, error) {

@@ -62,56 +62,34 @@ type Config struct {
 
 // Parents lists what devices can be made on; none where the kernel has no vDPA.
 func (c *Client) Parents(ctx context.Context) ([]Parent, error) {
-	messages, err := c.family.Dump(ctx, nl.VDPA_CMD_MGMTDEV_GET)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Parent, 0, len(messages))
-	for _, m := range messages {
-		if p := parseParent(m); p.Handle.Name != "" {
-			out = append(out, p)
-		}
-	}
-	return out, nil
+	return netlink.List(ctx, c.family, nl.VDPA_CMD_MGMTDEV_GET, parseParent, func(p Parent) bool { return p.Handle.Name != "" })
 }
 
 // Devices lists the devices; none where the kernel has no vDPA.
 func (c *Client) Devices(ctx context.Context) ([]Device, error) {
-	messages, err := c.family.Dump(ctx, nl.VDPA_CMD_DEV_GET)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Device, 0, len(messages))
-	for _, m := range messages {
-		if d := parseDevice(m); d.Name != "" {
-			out = append(out, d)
-		}
-	}
-	return out, nil
+	return netlink.List(ctx, c.family, nl.VDPA_CMD_DEV_GET, parseDevice, func(d Device) bool { return d.Name != "" })
 }
 
 // Add makes a device. ENODEV: no such parent; EEXIST: the name is taken;
 // EOPNOTSUPP: the parent cannot do what is asked.
 func (c *Client) Add(name string, parent nic.Handle, config Config) error {
-	attrs := append([]*nl.RtAttr{text(nl.VDPA_ATTR_DEV_NAME, name)}, of(parent)...)
+	attrs := append([]*nl.RtAttr{netlink.Text(nl.VDPA_ATTR_DEV_NAME, name)}, of(parent)...)
 	_, err := c.family.Set(nl.VDPA_CMD_DEV_NEW, append(attrs, config.attrs()...)...)
 	return err
 }
 
 // Del removes a device; ENODEV: there is none of that name.
 func (c *Client) Del(name string) error {
-	_, err := c.family.Set(nl.VDPA_CMD_DEV_DEL, text(nl.VDPA_ATTR_DEV_NAME, name))
+	_, err := c.family.Set(nl.VDPA_CMD_DEV_DEL, netlink.Text(nl.VDPA_ATTR_DEV_NAME, name))
 	return err
 }
-
-func text(kind int, s string) *nl.RtAttr { return netlink.Attr(kind, nl.ZeroTerminated(s)) }
 
 // of names a parent; software ones are on no bus.
 func of(h nic.Handle) (out []*nl.RtAttr) {
 	if h.Bus != "" {
-		out = append(out, text(nl.VDPA_ATTR_MGMTDEV_BUS_NAME, h.Bus))
+		out = append(out, netlink.Text(nl.VDPA_ATTR_MGMTDEV_BUS_NAME, h.Bus))
 	}
-	return append(out, text(nl.VDPA_ATTR_MGMTDEV_DEV_NAME, h.Name))
+	return append(out, netlink.Text(nl.VDPA_ATTR_MGMTDEV_DEV_NAME, h.Name))
 }
 
 func (c Config) attrs() (out []*nl.RtAttr) {

@@ -28,7 +28,7 @@ func vf() []byte {
 }
 
 func device() []byte {
-	return message(append(of(nic.PCI("0000:03:00.2")), text(4, "vdpa0"), netlink.Attr(5, nl.Uint32Attr(1)), netlink.Attr(6, nl.Uint32Attr(0x15b3)),
+	return message(append(of(nic.PCI("0000:03:00.2")), netlink.Text(4, "vdpa0"), netlink.Attr(5, nl.Uint32Attr(1)), netlink.Attr(6, nl.Uint32Attr(0x15b3)),
 		netlink.Attr(7, nl.Uint32Attr(33)), netlink.Attr(8, nl.Uint16Attr(256)))...)
 }
 
@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	if d := cmp.Diff(Parent{Handle: nic.PCI("0000:03:00.2"), Net: true, MaxVQs: 65}, parseParent(vf())); d != "" {
 		t.Errorf("want (-), got (+):\n%s", d)
 	}
-	software := message(text(2, "vduse"), netlink.Attr(3, nl.Uint64Attr(1<<2)))
+	software := message(netlink.Text(2, "vduse"), netlink.Attr(3, nl.Uint64Attr(1<<2)))
 	if d := cmp.Diff(Parent{Handle: nic.Handle{Name: "vduse"}}, parseParent(software)); d != "" {
 		t.Errorf("want (-), got (+):\n%s", d)
 	}

@@ -65,7 +65,7 @@ func (l *links) SetName(ctx context.Context, ifindex int, name string) error {
 		return refuse(op, object, unix.EINVAL,
 			fmt.Errorf("want 1 to %d characters, no space, slash, colon or percent sign: %w", maxName, unix.EINVAL))
 	}
-	alt := netlink.Nest(unix.IFLA_PROP_LIST, netlink.Attr(unix.IFLA_ALT_IFNAME, nl.ZeroTerminated(name)))
+	alt := netlink.Nest(unix.IFLA_PROP_LIST, netlink.Text(unix.IFLA_ALT_IFNAME, name))
 	own := slices.Contains(k.AltNames, name)
 	if own {
 		if err := l.rtnl.Do(unix.RTM_DELLINKPROP, 0, ifindex, alt); err != nil {
@@ -82,7 +82,7 @@ func (l *links) SetName(ctx context.Context, ifindex int, name string) error {
 // rename takes the interface down for it where the kernel wants that (before
 // Linux 6.2).
 func (l *links) rename(ifindex int, name string, up bool) error {
-	attr := netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(name))
+	attr := netlink.Text(unix.IFLA_IFNAME, name)
 	err := l.rtnl.Set(ifindex, attr)
 	if !up || !errors.Is(err, unix.EBUSY) {
 		return err

@@ -69,12 +69,12 @@ func Veth(t testing.TB, ns *os.File, name, peer string) (a, b int) {
 	}
 	const peerInfo = 1 // VETH_INFO_PEER: a header, and attributes
 	other := netlink.Attr(peerInfo, nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize())
-	for _, attr := range append(queues(), netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(peer))) {
+	for _, attr := range append(queues(), netlink.Text(unix.IFLA_IFNAME, peer)) {
 		other.AddChild(attr)
 	}
 	data := []nl.NetlinkRequestData{
-		nl.NewIfInfomsg(unix.AF_UNSPEC), netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)),
-		netlink.Nest(unix.IFLA_LINKINFO, netlink.Attr(unix.IFLA_INFO_KIND, nl.ZeroTerminated("veth")), netlink.Nest(unix.IFLA_INFO_DATA, other)),
+		nl.NewIfInfomsg(unix.AF_UNSPEC), netlink.Text(unix.IFLA_IFNAME, name),
+		netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_KIND, "veth"), netlink.Nest(unix.IFLA_INFO_DATA, other)),
 	}
 	for _, attr := range queues() {
 		data = append(data, attr)
@@ -87,7 +87,7 @@ func Veth(t testing.TB, ns *os.File, name, peer string) (a, b int) {
 
 func ifindex(t testing.TB, c *netlink.Conn, name string) int {
 	t.Helper()
-	out, err := c.Do(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), netlink.Attr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	out, err := c.Do(unix.RTM_GETLINK, 0, nl.NewIfInfomsg(unix.AF_UNSPEC), netlink.Text(unix.IFLA_IFNAME, name))
 	if err != nil || len(out) != 1 {
 		t.Fatalf("look up %s: %d answers, %v", name, len(out), err)
 	}

@@ -89,6 +89,18 @@ func one[T any](c *Client, command uint8, ifindex int, parse func([]byte) (int, 
 	return v, nil
 }
 
+// parseNumbers puts the numbers of an answer where they belong, by attribute.
+func parseNumbers(m []byte, where map[int]*uint32) (ifindex int) {
+	for k, v := range netlink.Attrs(m) {
+		if k == attrHeader {
+			ifindex = parseHeader(v)
+		} else if n, ok := netlink.Uint(v); ok && where[k] != nil {
+			*where[k] = uint32(n)
+		}
+	}
+	return ifindex
+}
+
 func (c *Client) set(command uint8, ifindex int, numbers map[int]*uint32) error {
 	attrs := []*nl.RtAttr{header(ifindex, 0)}
 	for kind, n := range numbers {

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"golang.org/x/sys/unix"
-
-	"sluice.dev/sluice/pkg/netlink"
 )
 
 // Count is a number that can be set, and the most that it can be.
@@ -38,25 +36,11 @@ func (c *Client) SetChannels(ifindex int, ch ChannelsChange) error {
 }
 
 func parseChannels(m []byte) (ifindex int, ch Channels) {
-	for k, v := range netlink.Attrs(m) {
-		n, _ := netlink.Uint(v)
-		switch k {
-		case attrHeader:
-			ifindex = parseHeader(v)
-		case unix.ETHTOOL_A_CHANNELS_RX_MAX:
-			ch.RX.Max = uint32(n)
-		case unix.ETHTOOL_A_CHANNELS_TX_MAX:
-			ch.TX.Max = uint32(n)
-		case unix.ETHTOOL_A_CHANNELS_COMBINED_MAX:
-			ch.Combined.Max = uint32(n)
-		case unix.ETHTOOL_A_CHANNELS_RX_COUNT:
-			ch.RX.N = uint32(n)
-		case unix.ETHTOOL_A_CHANNELS_TX_COUNT:
-			ch.TX.N = uint32(n)
-		case unix.ETHTOOL_A_CHANNELS_COMBINED_COUNT:
-			ch.Combined.N = uint32(n)
-		}
-	}
+	ifindex = parseNumbers(m, map[int]*uint32{
+		unix.ETHTOOL_A_CHANNELS_RX_MAX: &ch.RX.Max, unix.ETHTOOL_A_CHANNELS_RX_COUNT: &ch.RX.N,
+		unix.ETHTOOL_A_CHANNELS_TX_MAX: &ch.TX.Max, unix.ETHTOOL_A_CHANNELS_TX_COUNT: &ch.TX.N,
+		unix.ETHTOOL_A_CHANNELS_COMBINED_MAX: &ch.Combined.Max, unix.ETHTOOL_A_CHANNELS_COMBINED_COUNT: &ch.Combined.N,
+	})
 	return ifindex, ch
 }
 
@@ -85,20 +69,9 @@ func (c *Client) SetRings(ifindex int, r RingsChange) error {
 }
 
 func parseRings(m []byte) (ifindex int, r Rings) {
-	for k, v := range netlink.Attrs(m) {
-		n, _ := netlink.Uint(v)
-		switch k {
-		case attrHeader:
-			ifindex = parseHeader(v)
-		case unix.ETHTOOL_A_RINGS_RX_MAX:
-			r.RX.Max = uint32(n)
-		case unix.ETHTOOL_A_RINGS_TX_MAX:
-			r.TX.Max = uint32(n)
-		case unix.ETHTOOL_A_RINGS_RX:
-			r.RX.N = uint32(n)
-		case unix.ETHTOOL_A_RINGS_TX:
-			r.TX.N = uint32(n)
-		}
-	}
+	ifindex = parseNumbers(m, map[int]*uint32{
+		unix.ETHTOOL_A_RINGS_RX_MAX: &r.RX.Max, unix.ETHTOOL_A_RINGS_RX: &r.RX.N,
+		unix.ETHTOOL_A_RINGS_TX_MAX: &r.TX.Max, unix.ETHTOOL_A_RINGS_TX: &r.TX.N,
+	})
 	return ifindex, r
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/disk"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/policy"
 )
@@ -131,7 +132,7 @@ func (a *agentRun) take(w *wanted, alone bool, committed nic.Spec) {
 	}
 	raw, err := json.Marshal(w.taken)
 	if err == nil {
-		err = apply.ReplaceFile(a.takenPath(), append(raw, '\n'))
+		err = disk.Replace(a.takenPath(), append(raw, '\n'), 0o600)
 	}
 	if err != nil {
 		a.log.Error("an agent that starts again will not know what others commit meanwhile", "error", err)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice.dev/sluice/pkg/disk"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -75,7 +76,7 @@ func (s Store) Save(r *Record) error {
 		return err
 	}
 	// The lock on the VF is held, so one temporary name for each VF will do, and
-	// what a crash leaves is written over.
+	// what a crash leaves is written over; disk.Replace would leave one each time.
 	tmp := s.file(r.VF) + ".tmp"
 	if err := writeFile(tmp, data); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (s Store) Save(r *Record) error {
 	if err := os.Rename(tmp, s.file(r.VF)); err != nil {
 		return err
 	}
-	return s.flush()
+	return disk.SyncDir(s.dir)
 }
 
 func writeFile(name string, data []byte) error {
@@ -131,7 +132,7 @@ func (s Store) Remove(vf string) error {
 		}
 		return err
 	}
-	return s.flush()
+	return disk.SyncDir(s.dir)
 }
 
 // Find lists the records of one interface of one container, in order of PCI
@@ -204,12 +205,3 @@ func (s Store) vfs() ([]string, error) {
 }
 
 func (s Store) file(vf string) string { return filepath.Join(s.dir, vf+".json") }
-
-// flush makes the directory's last change durable.
-func (s Store) flush() error {
-	d, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

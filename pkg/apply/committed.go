@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"sluice.dev/sluice/pkg/disk"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/plan"
 )
@@ -87,7 +88,7 @@ func (j *Journal) commit(reached nic.Spec) (nic.Spec, error) {
 	if err != nil {
 		return all, err
 	}
-	return all, spaceError(ReplaceFile(j.committedPath(), append(raw, '\n')))
+	return all, spaceError(disk.Replace(j.committedPath(), append(raw, '\n'), 0o600))
 }
 
 func (r *Runner) commit(asked nic.Spec, scopes []scope, out *Result) (err error) {
@@ -151,22 +152,4 @@ func merge(before, now nic.Spec) nic.Spec {
 		out.RDMA = before.RDMA
 	}
 	return out
-}
-
-// ReplaceFile makes a file, only the owner's, that is whole or as it was before at
-// any time: it writes beside it and renames, and returns when both are on disk.
-func ReplaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
 }

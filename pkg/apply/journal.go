@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice.dev/sluice/pkg/disk"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/plan"
 )
@@ -201,7 +202,7 @@ func (j *Journal) begin(e *Entry) (*writer, error) {
 		Record: recordBegin, ID: e.ID, Kind: e.Kind, Of: e.Of, Spec: &e.Spec, Before: &e.Before, Clear: e.Clear, Boot: e.Boot,
 	})
 	if err == nil {
-		err = syncDir(j.Dir)
+		err = disk.SyncDir(j.Dir)
 	}
 	if err != nil {
 		f.Close()
@@ -209,15 +210,6 @@ func (j *Journal) begin(e *Entry) (*writer, error) {
 		return nil, spaceError(fmt.Errorf("begin run %s: %w", e.ID, err))
 	}
 	return w, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 func spaceError(err error) error {

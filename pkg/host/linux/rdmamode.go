@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice.dev/sluice/pkg/disk"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/nic"
@@ -117,25 +118,8 @@ func writeMode(folder string, m nic.RDMAMode) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return replace(path, fmt.Sprintf("# written by sluice\noptions ib_core netns_mode=%d\n", n))
-}
-
-// replace writes a file beside its place and renames it: it is whole or as before.
-// modprobe reads names that end with .conf only.
-func replace(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".sluice-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	// modprobe reads names that end with .conf only, and so nothing that is half written.
+	return disk.Replace(path, fmt.Appendf(nil, "# written by sluice\noptions ib_core netns_mode=%d\n", n), 0o644)
 }
 
 // atBoot reads what modprobe would give ib_core: the last word of the files in the

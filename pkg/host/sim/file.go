@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
+	"sluice.dev/sluice/pkg/disk"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -22,20 +22,8 @@ func (s *Sim) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("save simulated machine: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // made 0600
-	if err != nil {
+	if err := disk.Replace(path, append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("save simulated machine: %w", err)
-	}
-	_, err = tmp.Write(append(b, '\n'))
-	if err == nil {
-		err = tmp.Sync()
-	}
-	err = errors.Join(err, tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("save simulated machine: %w", err), os.Remove(tmp.Name()))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ func BenchmarkAttachInLab(b *testing.B) {
 	n := newLabNode(b)
 	st := n.state()
 	most := st.PF(n.pfs[0]).TotalVFs
+	var few *attachBench
 	for _, vfs := range []int{labVFs, most} {
 		b.Run(fmt.Sprintf("2x%d", vfs), func(b *testing.B) {
 			n.setVFs(vfs)
@@ -25,7 +26,10 @@ func BenchmarkAttachInLab(b *testing.B) {
 			for b.Loop() {
 				bench.once(b)
 			}
-			bench.print()
+			if few == nil {
+				few = bench
+			}
+			bench.print(few)
 		})
 	}
 }
@@ -80,17 +84,20 @@ func (a *attachBench) within(b *testing.B, verb string, call func(*Plugin, conte
 	}
 }
 
-func (a *attachBench) print() {
-	line := func(name string, d, base time.Duration, baseName string) {
-		fmt.Printf("bench: cni-%s-%s %.1f ms (%.2f vs cni-%s-%s)\n",
-			name, a.node, float64(d.Microseconds())/1000/float64(a.turns), float64(d)/float64(base), baseName, a.node)
-	}
+// print prints what an ADD and a DEL took, against those of a node with few VFs, and
+// what of that went where.
+func (a *attachBench) print(few *attachBench) {
+	each := func(d time.Duration, turns int) float64 { return float64(d.Microseconds()) / 1000 / float64(turns) }
 	for _, verb := range []string{"add", "del"} {
-		line(verb, a.total[verb], a.total["add"], "add")
+		whole, name := each(a.total[verb], a.turns), fmt.Sprintf("lab/%s/%s", verb, a.node)
+		fmt.Printf("bench: %s %.1f ms (%.2f vs lab/%s/%s)\n", name, whole, whole/each(few.total[verb], few.turns), verb, few.node)
+		part := func(kind string, d time.Duration) {
+			fmt.Printf("bench: lab/%s/%s/%s %.1f ms (%.2f vs %s)\n", verb, kind, a.node, each(d, a.turns), each(d, a.turns)/whole, name)
+		}
+		part("start", a.total["start"])
 		// observe is the part of kernel that grows with the node.
 		for _, kind := range []string{"kernel", "observe", "ovsdb", "ipam", "record"} {
-			line(verb+"-"+kind, a.spans[verb+"-"+kind], a.total[verb], verb)
+			part(kind, a.spans[verb+"-"+kind])
 		}
-		line(verb+"-start", a.total["start"], a.total[verb], verb)
 	}
 }

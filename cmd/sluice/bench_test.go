@@ -24,16 +24,9 @@ import (
 // sluice, with journal, looks and proof of each step, against the bare writes of
 // the same steps in the same order.
 func BenchmarkWantedInLab(b *testing.B) {
-	if os.Getenv("SLUICE_LAB") == "" {
-		b.Skip("needs the lab's NIC")
-	}
-	o := &options{stateDir: b.TempDir(), output: "table"}
-	n, err := o.open()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer n.close()
+	n := labNode(b)
 	ctx := b.Context()
+	fewest := 0
 	for _, vfs := range []int{4, 32, 64} {
 		state, err := n.observe(ctx)
 		if err != nil {
@@ -60,9 +53,35 @@ func BenchmarkWantedInLab(b *testing.B) {
 			}
 		})
 		back(b, n, state)
-		fmt.Printf("bench: lab/wanted/%d %d ms (%.2f vs bare-writes, %d steps)\n",
-			vfs, sluice.Milliseconds(), sluice.Seconds()/bare.Seconds(), len(foreseen.Steps))
+		base := fmt.Sprintf("lab/bare-writes/%d", vfs)
+		line(base, bare, base, bare)
+		line(fmt.Sprintf("lab/wanted/%d", vfs), sluice, base, bare)
+		if fewest == 0 {
+			fewest = len(foreseen.Steps)
+		}
+		fmt.Printf("bench: lab/wanted/steps/%d %d steps (%.2f vs lab/wanted/steps/4)\n",
+			vfs, len(foreseen.Steps), float64(len(foreseen.Steps))/float64(fewest))
 	}
+}
+
+// labNode is the machine of the lab, with a state folder of its own.
+func labNode(b *testing.B) *node {
+	b.Helper()
+	if os.Getenv("SLUICE_LAB") == "" {
+		b.Skip("needs the lab's NIC")
+	}
+	o := &options{stateDir: b.TempDir(), output: "table"}
+	n, err := o.open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { n.close() })
+	return n
+}
+
+// line prints one line for lab/bench.
+func line(name string, took time.Duration, base string, baseTook time.Duration) {
+	fmt.Printf("bench: %s %.1f ms (%.2f vs %s)\n", name, float64(took.Microseconds())/1000, took.Seconds()/baseTook.Seconds(), base)
 }
 
 func timed(do func()) time.Duration {
@@ -183,15 +202,7 @@ func own(folder string) string {
 // and join, against plain reads of the same attributes, each a file in sysfs: what a
 // script does who knows beforehand where everything is.
 func BenchmarkInventoryInLab(b *testing.B) {
-	if os.Getenv("SLUICE_LAB") == "" {
-		b.Skip("needs the lab's NIC")
-	}
-	o := &options{stateDir: b.TempDir(), output: "table"}
-	n, err := o.open()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer n.close()
+	n := labNode(b)
 	state, err := n.observe(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -218,8 +229,9 @@ func BenchmarkInventoryInLab(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
-	fmt.Printf("bench: lab/observe/2x%d %d ms (%.2f vs plain-reads of %d files)\n",
-		vfs, observe.Milliseconds(), observe.Seconds()/plain.Seconds(), files)
+	base := fmt.Sprintf("lab/plain-reads/%d-files", files)
+	line(base, plain, base, plain)
+	line(fmt.Sprintf("lab/observe/2x%d", vfs), observe, base, plain)
 }
 
 // plainReads reads of each network function and netdev one file or link for each

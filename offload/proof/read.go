@@ -73,6 +73,27 @@ func (r Reader) Netns(ctx context.Context, path string) ([]Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.each(ctx, ports)
+}
+
+// All reports on the representors of all VFs, none if there are none.
+func (r Reader) All(ctx context.Context) ([]Report, error) {
+	state, err := host.Observe(ctx, r.Machine)
+	if err != nil {
+		return nil, err
+	}
+	var ports []Port
+	for _, pf := range state.PFs {
+		for _, vf := range pf.VFs {
+			if vf.Rep.Exists() {
+				ports = append(ports, *representor(nic.VFID{PF: pf.Handle, Index: vf.Index}, vf))
+			}
+		}
+	}
+	return r.each(ctx, ports)
+}
+
+func (r Reader) each(ctx context.Context, ports []Port) ([]Report, error) {
 	flows, err := r.flows(ctx)
 	if err != nil {
 		return nil, err
@@ -84,32 +105,6 @@ func (r Reader) Netns(ctx context.Context, path string) ([]Report, error) {
 			return nil, err
 		}
 		out = append(out, report)
-	}
-	return out, nil
-}
-
-// All reports on the representors of all VFs, none if there are none.
-func (r Reader) All(ctx context.Context) ([]Report, error) {
-	state, err := host.Observe(ctx, r.Machine)
-	if err != nil {
-		return nil, err
-	}
-	flows, err := r.flows(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []Report
-	for _, pf := range state.PFs {
-		for _, vf := range pf.VFs {
-			if !vf.Rep.Exists() {
-				continue
-			}
-			report, err := r.read(ctx, *representor(nic.VFID{PF: pf.Handle, Index: vf.Index}, vf), flows)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, report)
-		}
 	}
 	return out, nil
 }

@@ -195,10 +195,9 @@ func (s *Sim) rangeOfMTU(l *link) (low, high int) {
 	case l.PF < 0:
 		return 0, 65536
 	case s.st.PFs[l.PF].InfiniBand:
-		return 68, ipoibMTU
+		return minMTU, ipoibMTU
 	}
-	p := s.profile(l.PF)
-	return p.minMTU, p.maxMTU
+	return minMTU, s.profile(l.PF).maxMTU
 }
 
 func (n *links) SetMAC(ctx context.Context, ifindex int, mac nic.MAC) error {

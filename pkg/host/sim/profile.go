@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,6 @@ type profile struct {
 	maxPorts         int
 	maxVFs           int // a port
 	maxMTU           int
-	minMTU           int
 
 	devlink     bool // the PF has an instance, and with it an eswitch
 	vfDevlink   bool // a VF has one too
@@ -70,9 +70,27 @@ type queues struct {
 // CPUs of the machine, and the kernel's bounds of sizes (include/linux/netdevice.h).
 const (
 	cpus         = 16
+	minMTU       = 68        // ETH_MIN_MTU
 	legacyMax    = 65536     // GSO_LEGACY_MAX_SIZE, GRO_LEGACY_MAX_SIZE
 	coalesceMost = 8 * 65535 // GSO_MAX_SIZE, GRO_MAX_SIZE
 )
+
+// attributesBut are all that rtnetlink has for a VF (IFLA_VF_*), without some.
+func attributesBut(without ...nic.Setting) []nic.Setting {
+	all := []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MinRate, nic.MaxRate}
+	return slices.DeleteFunc(all, func(n nic.Setting) bool { return slices.Contains(without, n) })
+}
+
+// vfsBehind has the VFs of port 0 begin that many routing ids behind it, and those of
+// a port behind all of the one before.
+func vfsBehind(first int) func(port, ports, totalVFs int) int {
+	return func(port, _, totalVFs int) int { return first - port + port*totalVFs }
+}
+
+// vfsAt has each port's VFs begin as far from it.
+func vfsAt(offset int) func(port, ports, totalVFs int) int {
+	return func(int, int, int) int { return offset }
+}
 
 // profileNamed returns the profile of a name that Parse knows.
 func profileNamed(name string) (profile, bool) {
@@ -82,11 +100,11 @@ func profileNamed(name string) (profile, bool) {
 			name: name, vendor: "15b3", device: "101d", vfDevice: "101e",
 			product: "ConnectX-6 Dx EN adapter card, 100GbE, Dual-port QSFP56", oui: [3]byte{0xb8, 0xce, 0xf6},
 			driver: "mlx5_core", vfDriver: "mlx5_core",
-			maxPorts: 2, defaultPorts: 2, maxVFs: 128, defaultVFs: 16, minMTU: 68, maxMTU: 9978,
+			maxPorts: 2, defaultPorts: 2, maxVFs: 128, defaultVFs: 16, maxMTU: 9978,
 			devlink: true, vfDevlink: true, modeWithVFs: true, portMAC: true, repMAC: true,
 			inline: "none", encap: "basic", rdma: "mlx5_", vfRDMA: true, infiniband: true, speed: 100_000,
 			newQueues: true, steering: "dmfs", roce: true, tcOffload: "off",
-			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MinRate, nic.MaxRate},
+			vfAttributes: attributesBut(),
 			devlinkRates: true, functionCaps: true, vdpa: true, lag: true, maxSFs: 512, defaultSFs: 64,
 			// en.h, MLX5E_PARAMS_*; en_rep.c, MLX5E_REP_PARAMS_DEF_NUM_CHANNELS.
 			pfNet: queues{channels: cpus, mostChannels: cpus, repChannels: 1, rx: 1024, tx: 1024, minRing: 64, mostRing: 8192, tso: coalesceMost},
@@ -104,14 +122,14 @@ func profileNamed(name string) (profile, bool) {
 			name: name, vendor: "8086", device: "1592", vfDevice: "1889",
 			product: "Intel(R) Ethernet Network Adapter E810-CQDA2", oui: [3]byte{0x64, 0x9d, 0x99},
 			driver: "ice", vfDriver: "iavf",
-			maxPorts: 2, defaultPorts: 2, maxVFs: 128, defaultVFs: 16, minMTU: 68, maxMTU: 9702,
+			maxPorts: 2, defaultPorts: 2, maxVFs: 128, defaultVFs: 16, maxMTU: 9702,
 			devlink: true, devlinkInfo: true, rdma: "irdma", speed: 100_000, tcOffload: "off", devlinkRates: true,
-			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MinRate, nic.MaxRate},
+			vfAttributes: attributesBut(),
 			// devlink/port.c, ice_devlink_port_new_check_attr: firmware without the capability.
 			noSFs:    "ice: Dynamic MSIX-X interrupt allocation is not supported",
 			pfNet:    queues{channels: cpus, mostChannels: cpus, rx: 2048, tx: 256, minRing: 64, mostRing: 8160, ringStep: 32, tso: 131072},
 			vfNet:    queues{channels: 4, mostChannels: cpus, rx: 512, tx: 512, minRing: 64, mostRing: 4096, ringStep: 32, tso: legacyMax},
-			vfOffset: func(port, ports, totalVFs int) int { return 8 - port + port*totalVFs }, vfStride: 1,
+			vfOffset: vfsBehind(8), vfStride: 1,
 			// ice_devlink_create_vf_port: the index of the VSI.
 			uplinkPort: func(int) uint32 { return 0 },
 			vfPort:     func(_, vf int) uint32 { return uint32(vf + 1) },
@@ -121,10 +139,10 @@ func profileNamed(name string) (profile, bool) {
 			name: name, vendor: "8086", device: "10c9", vfDevice: "10ca",
 			oui:    [3]byte{0x00, 0x1b, 0x21},
 			driver: "igb", vfDriver: "igbvf",
-			maxPorts: 2, defaultPorts: 1, maxVFs: 7, defaultVFs: 7, minMTU: 68, maxMTU: 9216,
-			vfOffset: func(int, int, int) int { return 128 }, vfStride: 2, speed: 1000,
+			maxPorts: 2, defaultPorts: 1, maxVFs: 7, defaultVFs: 7, maxMTU: 9216,
+			vfOffset: vfsAt(128), vfStride: 2, speed: 1000,
 			// igb_main.c: igb_ndo_set_vf_bw takes no least rate; there is no link state.
-			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.VLAN, nic.MaxRate},
+			vfAttributes: attributesBut(nic.MinRate, nic.LinkState),
 			pfNet:        queues{channels: 8, mostChannels: 8, rx: 256, tx: 256, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
 			vfNet:        queues{rx: 256, tx: 256, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
 		}, true
@@ -134,10 +152,10 @@ func profileNamed(name string) (profile, bool) {
 			oui:    [3]byte{0x90, 0xe2, 0xba},
 			driver: "ixgbe", vfDriver: "ixgbevf",
 			// ixgbe_sriov.h, IXGBE_MAX_VFS_DRV_LIMIT.
-			maxPorts: 2, defaultPorts: 2, maxVFs: 63, defaultVFs: 16, minMTU: 68, maxMTU: 9710,
-			vfOffset: func(int, int, int) int { return 128 }, vfStride: 2, speed: 10_000,
+			maxPorts: 2, defaultPorts: 2, maxVFs: 63, defaultVFs: 16, maxMTU: 9710,
+			vfOffset: vfsAt(128), vfStride: 2, speed: 10_000,
 			// ixgbe_sriov.c, ixgbe_ndo_set_vf_bw takes no least rate.
-			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MaxRate},
+			vfAttributes: attributesBut(nic.MinRate),
 			pfNet:        queues{channels: cpus, mostChannels: cpus, rx: 512, tx: 512, minRing: 64, mostRing: 8192, ringStep: 8, tso: legacyMax},
 			vfNet:        queues{rx: 512, tx: 1024, minRing: 64, mostRing: 4096, ringStep: 8, tso: legacyMax},
 		}, true
@@ -146,10 +164,10 @@ func profileNamed(name string) (profile, bool) {
 			name: name, vendor: "8086", device: "1583", vfDevice: "154c",
 			oui:    [3]byte{0x3c, 0xfd, 0xfe},
 			driver: "i40e", vfDriver: "iavf",
-			maxPorts: 2, defaultPorts: 2, maxVFs: 64, defaultVFs: 16, minMTU: 68, maxMTU: 9702,
-			vfOffset: func(port, ports, totalVFs int) int { return 16 - port + port*totalVFs }, vfStride: 1, speed: 40_000,
+			maxPorts: 2, defaultPorts: 2, maxVFs: 64, defaultVFs: 16, maxMTU: 9702,
+			vfOffset: vfsBehind(16), vfStride: 1, speed: 40_000,
 			// i40e_virtchnl_pf.c, i40e_ndo_set_vf_bw takes no least rate.
-			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MaxRate},
+			vfAttributes: attributesBut(nic.MinRate),
 			pfNet:        queues{channels: cpus, mostChannels: cpus, rx: 512, tx: 512, minRing: 64, mostRing: 4096, ringStep: 32, tso: legacyMax},
 			vfNet:        queues{channels: 4, mostChannels: 4, rx: 512, tx: 512, minRing: 64, mostRing: 4096, ringStep: 32, tso: legacyMax},
 		}, true
@@ -158,12 +176,12 @@ func profileNamed(name string) (profile, bool) {
 			name: name, vendor: "1d6b", device: "0001", vfDevice: "0002",
 			product: "Generic switching adapter", oui: [3]byte{0x02, 0x67, 0x6e},
 			driver: "generic", vfDriver: "generic_vf",
-			maxPorts: 2, defaultPorts: 2, maxVFs: 64, defaultVFs: 8, minMTU: 68, maxMTU: 9600,
+			maxPorts: 2, defaultPorts: 2, maxVFs: 64, defaultVFs: 8, maxMTU: 9600,
 			devlink: true, modeWithVFs: true, modeAfterVFs: true, repMAC: true, speed: 25_000, tcOffload: "off",
-			vfAttributes: []nic.Setting{nic.Trust, nic.SpoofCheck, nic.LinkState, nic.VLAN, nic.MinRate, nic.MaxRate},
+			vfAttributes: attributesBut(),
 			pfNet:        queues{channels: 8, mostChannels: 8, rx: 511, tx: 511, minRing: 32, mostRing: 2047, ringStep: 1, tso: legacyMax},
 			vfNet:        queues{channels: 4, mostChannels: 4, rx: 511, tx: 511, minRing: 32, mostRing: 2047, ringStep: 1, tso: legacyMax},
-			vfOffset:     func(port, ports, totalVFs int) int { return 8 - port + port*totalVFs }, vfStride: 1,
+			vfOffset:     vfsBehind(8), vfStride: 1,
 			// netdevsim/dev.c, nsim_dev_port_index.
 			uplinkPort: func(port int) uint32 { return uint32(port) },
 			vfPort:     func(_, vf int) uint32 { return uint32(128 + vf) },

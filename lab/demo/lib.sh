@@ -1,5 +1,5 @@
-# How the demo tells its story: headings, commands as they are typed, and checks
-# that are counted. Sourced by story.
+# How the demo and the scenarios tell their story: headings, commands as they are
+# typed, checks that are counted, the stand-in for the kubelet. Sourced.
 
 if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then
 	bold=$'\e[1m' dim=$'\e[2m' green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
@@ -54,3 +54,40 @@ eventually() {
 		sleep 0.1
 	done
 }
+
+# tally [NAME]: the end, with the checks counted.
+tally() {
+	printf '\n%s: %d passed, %d failed\n' "${1-${0##*/}}" "$passed" "$failed"
+	[ "$failed" = 0 ]
+	exit
+}
+
+clean_log() { ! dmesg | grep -E 'WARNING:|BUG:|Oops|Call Trace'; }
+
+# finish [NAME]: the end in a guest.
+finish() {
+	check "the kernel has nothing to complain of" clean_log
+	tally "$@"
+}
+
+# kubelet_starts: the stand-in for the kubelet, with its folder in $work/kubelet. What
+# is echoed to descriptor 9 is a command to it. kubelet_ends ends it.
+kubelet_starts() {
+	mkdir "$work/kubelet"
+	mkfifo "$work/commands"
+	kubelet -dir "$work/kubelet" <"$work/commands" >"$work/kubelet.log" &
+	kubelet=$!
+	exec 9>"$work/commands"
+	eventually test -S "$work/kubelet/kubelet.sock"
+}
+kubelet_ends() {
+	exec 9>&-
+	kill "$kubelet" && wait "$kubelet" 2>/dev/null
+}
+
+# in_kubelet FILTER: the last line of the kubelet that jq's filter takes.
+in_kubelet() { jq -c "select($1)" "$work/kubelet.log" | tail -n 1; }
+
+# healthy N: the kubelet was last told of so many. allocated: it has been given some.
+healthy() { [ "$(in_kubelet '.event == "devices"' | jq '[.devices[] | select(.health == "Healthy")] | length')" = "$1" ]; }
+allocated() { in_kubelet '.event == "allocated"' | grep -q .; }

@@ -35,12 +35,3 @@ ends() {
 	[ "$got" = "$want" ] || { echo "status $got, want $want"; cat "$work/said"; return 1; }
 }
 said() { grep -qE -- "$1" "$work/said" || { cat "$work/said"; return 1; }; }
-
-clean_log() { ! dmesg | grep -E 'WARNING:|BUG:|Oops|Call Trace'; }
-
-finish() {
-	check "the kernel has nothing to complain of" clean_log
-	printf '%s: %d passed, %d failed\n' "${0##*/}" "$passed" "$failed"
-	[ "$failed" = 0 ]
-	exit
-}

@@ -1,6 +1,13 @@
 # What the RDMA scenarios ask of verbs devices and of RoCE's rules in the NIC.
 # Sourced by them.
 
+# pf FILTER, vf N FILTER: of the card's first port, of its VF N, as sluice sees it.
+pf() { sluice observe -o json | jq -r "[.cards[].pfs[] | select(.handle == \"pci/1000:00:00.0\")][0] | $1"; }
+vf() { pf ".vfs[$1] | $2"; }
+
+# none COMMAND...: it prints nothing.
+none() { ! "$@" | grep .; }
+
 # count DEVICE COUNTER: of an RDMA device, e.g. sent_pkts.
 count() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 
@@ -31,3 +38,6 @@ roce() {
 	sluice flows --port "$1" -o json | jq -e "[.ports[0].rules[] |
 		select(.inHW and any(.match[]; .name == \"dst_port\" and .value == \"4791\"))][0].hardware.$2"
 }
+
+# offloaded PORT PORT: the NIC has RoCE's rule at both.
+offloaded() { roce "$1" packets && roce "$2" packets; }

@@ -353,9 +353,5 @@ put $debug/$A/lag_late_ms 3600000
 for pf in $A $B; do mode $pf switchdev; done
 does "unload before LAG is there" rmmod twin
 bond_away
-if echo scan 2>/dev/null >/sys/kernel/debug/kmemleak; then
-	sleep 6
-	echo scan >/sys/kernel/debug/kmemleak
-	is "kmemleak" "$(cat /sys/kernel/debug/kmemleak)" ""
-fi
+no_leaks
 finish

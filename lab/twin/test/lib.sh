@@ -126,6 +126,18 @@ no_warnings() {
 	is "nothing bad in the kernel's log" "$found" ""
 }
 
+# no_leaks: as kmemleak sees it, with kmemleak=on on the command line of a kernel
+# that has it.
+no_leaks() {
+	if echo scan 2>/dev/null >/sys/kernel/debug/kmemleak; then
+		sleep 6 # objects younger than 5 s are not reported
+		echo scan >/sys/kernel/debug/kmemleak
+		is "kmemleak" "$(cat /sys/kernel/debug/kmemleak)" ""
+	else
+		echo "# this kernel has no kmemleak, or it is off: not checked"
+	fi
+}
+
 finish() {
 	no_warnings
 	echo "$tests tests, $failures failures"

@@ -168,9 +168,5 @@ devlink port function rate add pci/$A/node tx_max 10mbit
 does "unload, with SFs and rates" rmmod twin
 is "nothing left on the auxiliary bus" "$(ls /sys/bus/auxiliary/devices)" ""
 is "nothing left on the bus" "$(ls $sys | grep -c '^1000:')" 0
-if echo scan 2>/dev/null >/sys/kernel/debug/kmemleak; then
-	sleep 6
-	echo scan >/sys/kernel/debug/kmemleak
-	is "kmemleak" "$(cat /sys/kernel/debug/kmemleak)" ""
-fi
+no_leaks
 finish

@@ -65,11 +65,5 @@ else
 	[ "$loads" = 0 ] || bad "no twin.ko to load again"
 fi
 
-if echo scan 2>/dev/null >/sys/kernel/debug/kmemleak; then
-	sleep 6 # objects younger than 5 s are not reported
-	echo scan >/sys/kernel/debug/kmemleak
-	is "kmemleak" "$(cat /sys/kernel/debug/kmemleak)" ""
-else
-	echo "# this kernel has no kmemleak, or it is off: not checked"
-fi
+no_leaks
 finish

@@ -300,14 +300,14 @@ func TestInUse(t *testing.T) {
 		}
 		// Its record may be there still.
 		m.n.drained, runner.Drained = true, true
-		free := n.observe()
-		freed(&free)
-		if len(plan.Check(spec, free)) > 0 || ambiguous(spec, free) {
+		unused := n.observe()
+		free(&unused)
+		if len(plan.Check(spec, unused)) > 0 || ambiguous(spec, unused) {
 			continue
 		}
 		drained++
 		before := m.observe()
-		freed(&before)
+		free(&before)
 		if res, err = runner.Run(t.Context(), spec); err != nil {
 			t.Fatalf("seed %d, drained: %+v, %v", seed, res, err)
 		}
@@ -334,17 +334,6 @@ func use(r *rand.Rand, n *node) {
 			if pf.SFs[f].Active && chance(r, 0.3) {
 				pf.SFs[f].Owner = "default/pod"
 			}
-		}
-	}
-}
-
-func freed(s *nic.State) {
-	for p := range s.PFs {
-		for v := range s.PFs[p].VFs {
-			s.PFs[p].VFs[v].Owner, s.PFs[p].VFs[v].Away = "", false
-		}
-		for f := range s.PFs[p].SFs {
-			s.PFs[p].SFs[f].Owner, s.PFs[p].SFs[f].Away = "", false
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"sluice.dev/sluice/pkg/host"
-	"sluice.dev/sluice/pkg/host/sim"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -198,18 +197,7 @@ func TestB13NamesOfPortsAlone(t *testing.T) {
 func TestB13RulesAgreeWithObserve(t *testing.T) {
 	_, used := nameRules(t)
 	for _, spec := range []string{"mlx5:numvfs=3,mode=switchdev,sfs=2,numsfs=2", "mlx5:numvfs=3", "ice:numvfs=3,mode=switchdev", "igb:numvfs=3"} {
-		s, err := sim.Parse(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		st, err := host.Observe(t.Context(), s.Machine())
-		if err != nil {
-			t.Fatal(err)
-		}
-		links, err := s.Machine().Links.Links(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		st, links := simulated(t, spec)
 		ports := map[int]string{}
 		for i, name := range []string{"fast0", "fast1"} {
 			if p := st.PF(nic.PCI([]string{"0000:03:00.0", "0000:03:00.1"}[i])); p != nil {

@@ -274,9 +274,10 @@ func TestOldRepresentors(t *testing.T) {
 	}
 }
 
-// TestTwoCards: function 0 of either card has a pf0vf0.
-func TestTwoCards(t *testing.T) {
-	s, err := sim.Parse("mlx5:cards=2,ports=1,numvfs=2,mode=switchdev")
+// simulated gives a machine of the simulator's, as Observe has it and its links.
+func simulated(t *testing.T, spec string) (nic.State, []host.Link) {
+	t.Helper()
+	s, err := sim.Parse(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,6 +289,12 @@ func TestTwoCards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return st, links
+}
+
+// TestTwoCards: function 0 of either card has a pf0vf0.
+func TestTwoCards(t *testing.T) {
+	st, links := simulated(t, "mlx5:cards=2,ports=1,numvfs=2,mode=switchdev")
 	for _, p := range st.PFs {
 		for _, v := range p.VFs {
 			i := slices.IndexFunc(links, func(l host.Link) bool { return l.Ifindex == v.Rep.Netdev.Ifindex })

@@ -223,20 +223,8 @@ func portMAC(t *testing.T, f Fixture) {
 	h := f.PFs[0]
 	setMode(t, f, h, nic.Switchdev)
 	v := makeVFs(t, f, h, 2, false)[1]
-	set := func() { must(t, f.Machine.Devlink.SetPortMAC(t.Context(), h, v.Rep.Port, address(1))) }
-	set()
-	if got := observePF(t, f, h).VFs; got[1].MAC != address(1) || !got[0].MAC.IsZero() {
-		t.Errorf("VF 0 has %s, VF 1 %s: want none and %s", got[0].MAC, got[1].MAC, address(1))
-	}
-	untouched(t, f, set)
-	must(t, f.Machine.PCI.Bind(t.Context(), v.Address, ""))
-	if got := observePF(t, f, h).VFs[1].Netdev.MAC; got != address(1) {
-		t.Errorf("bound with %s: want %s", got, address(1))
-	}
-	must(t, f.Machine.PCI.SetVFs(t.Context(), h.Name, 0))
-	if got := makeVFs(t, f, h, 2, false)[1].MAC; !got.IsZero() {
-		t.Errorf("VF 1 has %s from its former life", got)
-	}
+	getsMAC(t, f, v, func() { must(t, f.Machine.Devlink.SetPortMAC(t.Context(), h, v.Rep.Port, address(1))) })
+	losesMAC(t, f)
 }
 
 func noPortMAC(t *testing.T, f Fixture) {

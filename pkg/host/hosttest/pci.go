@@ -268,24 +268,36 @@ func legacyMAC(t *testing.T, f Fixture) {
 		t.Errorf("a new VF has the administrative address %s", v.MAC)
 	}
 	uplink := observePF(t, f, h).Uplink.Ifindex
-	set := func() { must(t, f.Machine.Links.SetVFMAC(t.Context(), uplink, 1, address(1))) }
-	set()
-	if got := observePF(t, f, h).VFs; got[1].MAC != address(1) || !got[0].MAC.IsZero() {
-		t.Errorf("VF 0 has %s, VF 1 %s: want none and %s", got[0].MAC, got[1].MAC, address(1))
-	}
-	untouched(t, f, set)
-	must(t, f.Machine.PCI.Bind(t.Context(), v.Address, ""))
-	if got := observePF(t, f, h).VFs[1].Netdev.MAC; got != address(1) {
-		t.Errorf("bound with %s: want %s", got, address(1))
-	}
+	getsMAC(t, f, v, func() { must(t, f.Machine.Links.SetVFMAC(t.Context(), uplink, 1, address(1))) })
 	for _, bad := range []struct {
 		vf  int
 		mac nic.MAC
 	}{{2, address(1)}, {-1, address(1)}, {0, nic.MAC{1}}} {
 		refused(t, f, nil, "", func() error { return f.Machine.Links.SetVFMAC(t.Context(), uplink, bad.vf, bad.mac) })
 	}
-	must(t, f.Machine.PCI.SetVFs(t.Context(), h.Name, 0))
-	if got := makeVFs(t, f, h, 2, false)[1].MAC; !got.IsZero() {
+	losesMAC(t, f)
+}
+
+// getsMAC: set gives v, the second of two VFs, which is not bound, address(1), which
+// is read back, and what its netdev has.
+func getsMAC(t *testing.T, f Fixture, v nic.VF, set func()) {
+	t.Helper()
+	set()
+	if got := observePF(t, f, f.PFs[0]).VFs; got[1].MAC != address(1) || !got[0].MAC.IsZero() {
+		t.Errorf("VF 0 has %s, VF 1 %s: want none and %s", got[0].MAC, got[1].MAC, address(1))
+	}
+	untouched(t, f, set)
+	must(t, f.Machine.PCI.Bind(t.Context(), v.Address, ""))
+	if got := observePF(t, f, f.PFs[0]).VFs[1].Netdev.MAC; got != address(1) {
+		t.Errorf("bound with %s: want %s", got, address(1))
+	}
+}
+
+// losesMAC: VFs that are made anew have no address of earlier ones.
+func losesMAC(t *testing.T, f Fixture) {
+	t.Helper()
+	must(t, f.Machine.PCI.SetVFs(t.Context(), f.PFs[0].Name, 0))
+	if got := makeVFs(t, f, f.PFs[0], 2, false)[1].MAC; !got.IsZero() {
 		t.Errorf("VF 1 has %s from its former life", got)
 	}
 }

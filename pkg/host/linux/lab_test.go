@@ -80,9 +80,8 @@ func labPFs(t testing.TB, driver string) []nic.PF {
 	return out
 }
 
-// labFixture brings the PFs to where the contract wants to find them, and back
-// there at the end.
-func labFixture(t *testing.T, pfs []nic.PF) hosttest.Fixture {
+// opened is the machine that the test runs on, until its end.
+func opened(t *testing.T) (*Machine, software) {
 	t.Helper()
 	m, err := Open(Options{})
 	must(t, err)
@@ -94,7 +93,14 @@ func labFixture(t *testing.T, pfs []nic.PF) hosttest.Fixture {
 	home, err := os.Open(netlink.ThreadNetns)
 	must(t, err)
 	t.Cleanup(func() { home.Close() })
-	s := software{home: home, made: map[string]*os.File{}}
+	return m, software{home: home, made: map[string]*os.File{}}
+}
+
+// labFixture brings the PFs to where the contract wants to find them, and back
+// there at the end.
+func labFixture(t *testing.T, pfs []nic.PF) hosttest.Fixture {
+	t.Helper()
+	m, s := opened(t)
 
 	f := hosttest.Fixture{
 		Machine: m.Machine, TotalVFs: pfs[0].TotalVFs, MostVFs: min(pfs[0].TotalVFs, 16),

@@ -63,17 +63,7 @@ func labSwitch(t *testing.T, pfs []nic.PF) hosttest.SwitchFixture {
 func netdevsimSwitch(t *testing.T) hosttest.SwitchFixture {
 	t.Helper()
 	const most = 4 // max_vfs of debugfs, as it is without being set
-	m, err := Open(Options{})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	home, err := os.Open(netlink.ThreadNetns)
-	must(t, err)
-	t.Cleanup(func() { home.Close() })
-	s := software{home: home, made: map[string]*os.File{}}
+	m, s := opened(t)
 	f := switchFixture(t, hosttest.Fixture{
 		Machine: m.Machine, TotalVFs: most,
 		AddNetns: s.addNetns, DeleteNetns: s.deleteNetns, AddLink: s.addLink, AddAltName: s.addAltName,

@@ -75,6 +75,13 @@ func inHome(home *netnsFile, f func() error) error {
 	return netlink.In(int(home.Fd()), f)
 }
 
+// subsystems are those whose uevents are of interest. The device files that a pod
+// needs come by modules of their own: umad's (user_mad.c, class infiniband_mad), and
+// rdma_cm and vfio's (ucma.c, vfio/container.c, both misc).
+func subsystems() []string {
+	return []string{"pci", "auxiliary", "net", "infiniband", "infiniband_verbs", "infiniband_mad", "misc", "vdpa"}
+}
+
 // listen opens all monitors or none. A kernel without devlink has nothing to tell
 // of it.
 func (w watch) listen() (ears []ear, err error) {
@@ -102,7 +109,7 @@ func (w watch) listen() (ears []ear, err error) {
 	}
 	ears = append(ears, ear{devices, func(ctx context.Context) (string, error) {
 		e, err := devices.Next(ctx)
-		if err != nil || !slices.Contains([]string{"pci", "auxiliary", "net", "infiniband", "infiniband_verbs", "vdpa"}, e.Subsystem) {
+		if err != nil || !slices.Contains(subsystems(), e.Subsystem) {
 			return "", err
 		}
 		return fmt.Sprintf("%s %s: %s", e.Subsystem, e.Name(), e.Action), nil

@@ -8,11 +8,12 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/policy"
 )
 
 // thirtyTwo divides 2 PFs of 128 VFs into 32 pools of 8.
-func thirtyTwo() []Pool {
-	var pools []Pool
+func thirtyTwo() []nic.Pool {
+	var pools []nic.Pool
 	for i := range 32 {
 		pools = append(pools, pool(fmt.Sprint("pool", i), fmt.Sprintf("%d-%d", 4*i, 4*i+3)))
 	}
@@ -37,7 +38,7 @@ func BenchmarkList(b *testing.B) {
 func BenchmarkValidate(b *testing.B) {
 	pools := thirtyTwo()
 	for b.Loop() {
-		if err := Validate(pools); err != nil {
+		if err := policy.CheckPools(pools); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -64,7 +65,7 @@ func BenchmarkPrefer(b *testing.B) {
 		available = append(available, d.ID)
 	}
 	for b.Loop() {
-		if _, err := Prefer(devices, available, available[:1], 4); err != nil {
+		if _, err := Prefer(nic.Packed, devices, available, available[:1], 4); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -73,13 +74,13 @@ func BenchmarkPrefer(b *testing.B) {
 // BenchmarkService is what the kubelet waits for, without the observation.
 func BenchmarkService(b *testing.B) {
 	node := card(128)
-	p, err := New(Config{Dir: "/d", Pools: []Pool{pool("fast", "")}, Exists: node.Exists,
+	p, err := New(Config{Dir: "/d", Pools: []nic.Pool{pool("fast", "")}, Exists: node.Exists,
 		Observe: func(context.Context) (nic.State, error) { return node.State, nil }})
 	if err != nil {
 		b.Fatal(err)
 	}
 	e := p.endpoints[0]
-	s := newService(e.pool, e.offer, e.observe, e.log)
+	s := newService(e.offer, p, e.log)
 	r := &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: []string{node.vf(0, 5).Address}}}}
 	for b.Loop() {
 		if _, err := s.Allocate(b.Context(), r); err != nil {

@@ -1,37 +1,47 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"sluice.dev/sluice/pkg/nic"
 )
 
 // endpoint keeps one pool's place with the kubelet.
 type endpoint struct {
-	pool    Pool
-	dir     string
-	offer   *offer
-	observe func(context.Context) (Node, error)
-	log     *slog.Logger
-	woken   chan struct{} // the folder has changed
+	resource string
+	at       meeting
+	offer    *offer
+	desk     desk
+	log      *slog.Logger
+	woken    chan struct{} // a folder has changed
+	doubted  chan struct{} // the kubelet has another list
+
+	cancel context.CancelFunc
+	after  <-chan struct{} // closed when an earlier one of this resource has ended; nil none
+	ended  chan struct{}   // closed when run has returned
 
 	socket    string // the name of the last one
 	complaint string // the last one that was logged
+	doubts    int    // how often in a row the kubelet's list was another; of who asks it
 }
 
-func newEndpoint(pool Pool, dir string, observe func(context.Context) (Node, error), log *slog.Logger) *endpoint {
-	return &endpoint{pool: pool, dir: dir, offer: newOffer(), observe: observe, log: log, woken: make(chan struct{}, 1)}
+func newEndpoint(pool nic.Pool, at meeting, desk desk, log *slog.Logger) *endpoint {
+	return &endpoint{
+		resource: pool.Resource(), at: at, offer: newOffer(pool), desk: desk, log: log.With("resource", pool.Resource()),
+		woken: make(chan struct{}, 1), doubted: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
 }
 
 // update offers devices, and logs what has become of each.
@@ -48,10 +58,10 @@ func (e *endpoint) update(devices []Device) {
 		case d.Healthy():
 			healthy++
 			if known && !old.Healthy() {
-				e.log.Info("device is healthy again", "device", d.ID, "vf", d.VF)
+				e.log.Info("device is healthy again", "device", d.ID, "pf", d.PF, "index", d.Index)
 			}
 		case !known || old.Problem != d.Problem:
-			e.log.Warn("device is unhealthy", "device", d.ID, "vf", d.VF, "problem", d.Problem)
+			e.log.Warn("device is unhealthy", "device", d.ID, "pf", d.PF, "index", d.Index, "problem", d.Problem)
 		}
 	}
 	if e.offer.set(devices) {
@@ -66,13 +76,26 @@ var (
 	errRemoved    = errors.New("our socket was removed")
 	errNoStream   = errors.New("the kubelet did not open its stream")
 	errStreamEnd  = errors.New("the kubelet's stream has ended")
+	errDoubted    = errors.New("the kubelet has another list than it was sent")
 )
 
-// run takes and retakes the place until ctx ends.
+// run takes and retakes the place until ctx ends, from the first list on: a list
+// that is short would make the kubelet fail pods.
 func (e *endpoint) run(ctx context.Context, t timing) {
+	defer close(e.ended)
+	for _, c := range []<-chan struct{}{e.after, e.offer.first} {
+		if c == nil {
+			continue
+		}
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return
+		}
+	}
 	wait := backoff{first: t.first, most: t.most}
 	for {
-		kubelet := identify(filepath.Join(e.dir, kubeletSocket))
+		kubelet := e.at.kubelet()
 		held, err := e.hold(ctx, kubelet, t)
 		if ctx.Err() != nil {
 			return
@@ -122,60 +145,72 @@ func (e *endpoint) await(ctx context.Context, tried identity, d time.Duration) b
 		case <-over.C:
 			return true
 		case <-e.woken:
-			if now := identify(filepath.Join(e.dir, kubeletSocket)); now != tried {
+			if now := e.at.kubelet(); now != tried {
 				return true
 			}
 		}
 	}
 }
 
-// hold serves the pool under a new socket, registers it, and returns when the
+// hold serves the pool under a new socket, makes it known, and returns when the
 // place is lost, with the reason. held says that there was one.
 func (e *endpoint) hold(ctx context.Context, kubelet identity, t timing) (held bool, err error) {
-	if kubelet == (identity{}) {
-		return false, errNoKubelet
+	switch e.at.way(kubelet) {
+	case ByRegister:
+		return e.register(ctx, kubelet, t)
+	case ByWatcher:
+		return e.beFound(ctx, t)
 	}
-	// First the kubelet, so that trying for one that is away leaves no trace.
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", filepath.Join(e.dir, kubeletSocket))
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close()
-	e.socket = socketName(e.pool.Name, rand.Uint32())
-	path := filepath.Join(e.dir, e.socket)
-	listener, err := listen(path)
-	if err != nil {
-		return false, err
-	}
-	s := newService(e.pool, e.offer, e.observe, e.log)
-	server := grpc.NewServer(grpc.WaitForHandlers(true))
-	api.RegisterDevicePluginServer(server, s)
-	served := make(chan struct{})
-	var failure error
-	go func() {
-		defer close(served)
-		failure = server.Serve(listener)
-	}()
-	defer func() {
-		server.Stop() // closes the listener, which removes the socket
-		<-served
-	}()
-	if err := e.register(ctx, conn, e.socket, t.register); err != nil {
-		return false, err
-	}
-	devices, _ := e.offer.get()
-	e.log.Info("registered with the kubelet", "socket", path, "devices", len(devices))
-	reason := e.keep(ctx, s, served, path, kubelet, t)
-	if reason == nil {
-		reason = fmt.Errorf("serve %s: %w", path, failure)
-	}
-	return true, reason
+	return false, errNoKubelet
 }
 
-// keep returns when the place is lost, with the reason; nil when the server has
-// ended by itself.
-func (e *endpoint) keep(ctx context.Context, s *service, served <-chan struct{}, path string, kubelet identity, t timing) error {
+// server is a server of the pool under one socket.
+type server struct {
+	*grpc.Server
+	path    string
+	service *service
+	ended   chan struct{}
+	failure error // once ended
+}
+
+// serve begins to serve under a new socket in dir. more adds to the server.
+func (e *endpoint) serve(dir string, more func(*grpc.Server)) (*server, error) {
+	e.socket = socketName(e.offer.current().Name, rand.Uint32())
+	s := &server{path: filepath.Join(dir, e.socket), service: newService(e.offer, e.desk, e.log), ended: make(chan struct{})}
+	listener, err := listen(s.path)
+	if err != nil {
+		return nil, err
+	}
+	s.Server = grpc.NewServer(grpc.WaitForHandlers(true))
+	api.RegisterDevicePluginServer(s, s.service)
+	if more != nil {
+		more(s.Server)
+	}
+	go func() {
+		defer close(s.ended)
+		s.failure = s.Serve(listener)
+	}()
+	return s, nil
+}
+
+// stop ends the server and its streams, and removes the socket.
+func (s *server) stop() {
+	s.Stop() // closes the listener, which removes the socket
+	<-s.ended
+}
+
+// why is the reason that the server has ended by itself.
+func (s *server) why() error { return fmt.Errorf("serve %s: %w", s.path, s.failure) }
+
+// keep returns when the place is lost, with the reason. lost is asked now and then
+// whether it is by what can be seen of files.
+func (e *endpoint) keep(ctx context.Context, s *server, lost func() error, t timing) error {
+	devices, _ := e.offer.get()
+	e.log.Info("registered with the kubelet", "socket", s.path, "devices", len(devices))
+	select {
+	case <-e.doubted: // of an earlier place
+	default:
+	}
 	tick := time.NewTicker(t.poll)
 	defer tick.Stop()
 	late := time.NewTimer(t.listen)
@@ -184,57 +219,30 @@ func (e *endpoint) keep(ctx context.Context, s *service, served <-chan struct{},
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-served:
-			return nil
+		case <-s.ended:
+			return s.why()
 		case <-late.C:
-			if _, ever := s.audience(); !ever {
+			if _, ever := s.service.audience(); !ever {
 				return errNoStream
 			}
-		case <-s.counted:
-			if open, _ := s.audience(); open == 0 {
+		case <-s.service.counted:
+			if open, _ := s.service.audience(); open == 0 {
 				return errStreamEnd
 			}
+		case <-e.doubted:
+			return errDoubted
 		case <-e.woken:
 		case <-tick.C:
 		}
-		// A kubelet's socket that is missing is one that is about to be made; the
-		// stream tells whether its kubelet is still there.
-		if now := identify(filepath.Join(e.dir, kubeletSocket)); now != kubelet && now != (identity{}) {
-			return errNewKubelet
-		}
-		if _, err := os.Lstat(path); err != nil {
-			return errRemoved
+		if err := cmp.Or(lost(), s.removed()); err != nil {
+			return err
 		}
 	}
 }
 
-// register tells the kubelet on conn of our socket. The kubelet connects to it
-// and asks for the options before it answers.
-func (e *endpoint) register(ctx context.Context, conn net.Conn, socket string, bound time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	once := make(chan net.Conn, 1)
-	once <- conn
-	client, err := grpc.NewClient("passthrough:///"+kubeletSocket,
-		grpc.WithAuthority("localhost"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			default:
-				return nil, errors.New("the connection to the kubelet has ended")
-			}
-		}))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	_, err = api.NewRegistrationClient(client).Register(ctx, &api.RegisterRequest{
-		Version: api.Version, Endpoint: socket, ResourceName: e.pool.Resource(), Options: options(),
-	})
-	if err != nil {
-		return fmt.Errorf("register %s with the kubelet: %w", e.pool, err)
+func (s *server) removed() error {
+	if _, err := os.Lstat(s.path); err != nil {
+		return errRemoved
 	}
 	return nil
 }

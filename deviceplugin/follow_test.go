@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -24,7 +25,7 @@ func TestFailedObservationIsTriedAgain(t *testing.T) {
 		failing := false
 		node := card(1)
 		set := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
-		p, err := New(Config{Dir: "/d", Pools: []Pool{pool("a", "")}, Exists: node.Exists,
+		p, err := New(Config{Dir: "/d", Pools: []nic.Pool{pool("a", "")}, Exists: node.Exists,
 			Observe: func(context.Context) (nic.State, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -37,21 +38,21 @@ func TestFailedObservationIsTriedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		changes := make(chan struct{})
+		changes := make(chan host.Change)
 		ended := make(chan struct{})
 		p.look(ctx)
 		go func() { defer close(ended); p.follow(ctx, changes) }()
 
 		set(func() { failing = true })
 		time.Sleep(10 * time.Second)
-		changes <- struct{}{}
+		changes <- host.Change{}
 		synctest.Wait()
 		if devices, _ := p.endpoints[0].offer.get(); len(devices) != 2 {
 			t.Errorf("after a failure %v are offered", devices)
 		}
 		time.Sleep(4 * time.Second)
 		set(func() { node.vf(0, 0).Driver, failing = "", false })
-		changes <- struct{}{}
+		changes <- host.Change{}
 		synctest.Wait()
 		if devices, _ := p.endpoints[0].offer.get(); devices[0].Healthy() {
 			t.Error("a change during failures was not seen at once")
@@ -93,7 +94,7 @@ func TestBackoff(t *testing.T) {
 // the list and waiting for the next.
 func TestOfferWakesReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffer()
+		o := newOffer(nic.Pool{})
 		devices := three(4)
 		const readers = 10
 		done := make(chan int)

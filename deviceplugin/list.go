@@ -1,10 +1,11 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -12,20 +13,33 @@ import (
 type Node struct {
 	State nic.State
 
-	// RDMA is the character devices of each RDMA device, by its name
-	// (host.RDMADevice), without rdma_cm, which is the machine's.
-	RDMA map[string][]string
+	// RDMA is the RDMA devices by name.
+	RDMA map[string]host.RDMADevice
+
+	// GPUs are what NICs may be near to.
+	GPUs []host.GPU
 
 	// Exists says whether there is a file at an absolute path.
 	Exists func(path string) bool
+
+	// Held says whether a running pod has a device of a resource, by what the
+	// kubelet says; nil: it says nothing.
+	Held func(resource, id string) bool
 }
 
-// Device is one VF as a pool offers it.
+// Device is one of a pool's devices.
 type Device struct {
-	ID      string // PCI address
-	VF      nic.VFID
-	NUMA    int    // -1: not said
+	// ID is a VF's PCI address, the name of an SF's auxiliary device, or the PF's
+	// address with a number for each pod that may use an HCA: 0000:03:00.0-7.
+	ID string
+
+	PF      nic.Handle
+	Index   int    // of the VF; the SF's number; of an HCA the number in the ID
+	NUMA    int    // -1: not said, or not to be said
 	Problem string // why it is unhealthy; "": healthy
+
+	// GPU is how near the nearest GPU is, of pools that prefer such devices.
+	GPU nic.Near
 }
 
 // Healthy says whether pods may get it.
@@ -40,13 +54,10 @@ func (d Device) String() string {
 
 // List returns the devices of p, ordered by PF and index, and what p selects
 // that is not there. Both are the same for the same node.
-func List(p Pool, n Node) (devices []Device, problems []string) {
+func List(p nic.Pool, n Node) (devices []Device, problems []string) {
 	picks := slices.Clone(p.Select)
-	slices.SortFunc(picks, func(a, b Selector) int {
-		if c := a.PF.Compare(b.PF); c != 0 {
-			return c
-		}
-		return a.VFs.All()[0].First - b.VFs.All()[0].First
+	slices.SortFunc(picks, func(a, b nic.Pick) int {
+		return cmp.Or(a.PF.Compare(b.PF), a.Indexes.All()[0].First-b.Indexes.All()[0].First)
 	})
 	for _, s := range picks {
 		pf := n.State.PF(s.PF)
@@ -54,118 +65,99 @@ func List(p Pool, n Node) (devices []Device, problems []string) {
 			problems = append(problems, fmt.Sprintf("pool %s: there is no PF %s", p, s.PF))
 			continue
 		}
-		for _, r := range s.VFs.All() {
-			last := min(r.Last, len(pf.VFs)-1)
-			for i := r.First; i <= last; i++ {
-				v := &pf.VFs[i]
-				devices = append(devices, Device{
-					ID: v.Address, VF: nic.VFID{PF: pf.Handle, Index: i}, NUMA: pf.NUMA,
-					Problem: p.problem(pf, v, s.Eswitch, n),
-				})
-			}
-			if missing := (nic.Range{First: max(r.First, last+1), Last: r.Last}); len(s.VFs) > 0 && missing.First <= missing.Last {
+		if !p.Filter.FitsPF(pf) {
+			continue
+		}
+		o := on{pool: p, node: n, pf: pf, pick: s}
+		switch {
+		case p.IsOf(nic.PoolOfHCAs):
+			devices = append(devices, o.hcas()...)
+		case p.IsOf(nic.PoolOfSFs):
+			devices = append(devices, o.sfs()...)
+		default:
+			devices = append(devices, o.vfs()...)
+			for _, missing := range o.missing() {
 				problems = append(problems, fmt.Sprintf("pool %s: %s has no VF %s: it has %d", p, s.PF, missing, len(pf.VFs)))
 			}
 		}
 	}
+	if len(devices) == 0 && len(problems) == 0 && !p.Filter.IsZero() {
+		problems = append(problems, fmt.Sprintf("pool %s: nothing fits its filter", p))
+	}
 	return devices, problems
 }
 
-// problem says why a pod must not get v, "" if it may.
-func (p Pool) problem(pf *nic.PF, v *nic.VF, mode nic.Eswitch, n Node) string {
-	if mode != "" && pf.Eswitch != mode {
-		return fmt.Sprintf("eswitch of %s is %q, not yet %s", pf.Handle, pf.Eswitch, mode)
-	}
-	if pf.Eswitch == nic.Switchdev && !v.Rep.Exists() {
-		return "no representor"
-	}
-	if got := nic.DriverOf(v.Driver); got != p.driver() {
-		if v.Driver == "" {
-			return fmt.Sprintf("bound to no driver, want %s", p.driver())
-		}
-		return fmt.Sprintf("bound to %s, want %s", v.Driver, p.driver())
-	}
-	// What follows moves to whoever uses the VF, so it says nothing of a VF in
-	// use. A free one that lacks it would fail the pod that gets it.
-	if v.InUse() != "" {
-		return ""
-	}
-	if p.driver() == nic.DriverVFIO {
-		_, _, problem := vfioGroup(v, n)
-		return problem
-	}
-	if !v.Netdev.Exists() {
-		return "no netdev"
-	}
-	if p.RDMA {
-		_, problem := rdmaFiles(pf, v, n)
-		return problem
-	}
-	return ""
+// on is a pool on one of its PFs.
+type on struct {
+	pool nic.Pool
+	node Node
+	pf   *nic.PF
+	pick nic.Pick
 }
 
-// Character devices that do not belong to one VF.
-const (
-	vfioDir  = "/dev/vfio/"
-	vfioCtl  = vfioDir + "vfio"
-	rdmaCM   = "/dev/infiniband/rdma_cm"
-	noIOMMU  = "noiommu-"
-	uverbsIs = "uverbs"
-	umadIs   = "umad"
-)
-
-// vfioGroup returns the file of v's IOMMU group on the host and its name in a
-// container, or why there is none. Without an IOMMU the host's name carries a
-// prefix (vfio_main.c, vfio_device_set_group), which containers do not see.
-func vfioGroup(v *nic.VF, n Node) (onHost, inContainer, problem string) {
-	if v.IOMMUGroup < 0 {
-		return "", "", "no IOMMU group"
+func (o on) device(id string, index int, problem string) Device {
+	d := Device{ID: id, PF: o.pf.Handle, Index: index, NUMA: o.pf.NUMA, Problem: problem}
+	if o.pool.NoTopology {
+		d.NUMA = -1
 	}
-	if !n.Exists(vfioCtl) {
-		return "", "", "no " + vfioCtl
+	if o.pool.Prefer == nic.NearGPU {
+		d.GPU = o.nearest()
 	}
-	group := strconv.Itoa(v.IOMMUGroup)
-	inContainer = vfioDir + group
-	for _, onHost := range []string{inContainer, vfioDir + noIOMMU + group} {
-		if n.Exists(onHost) {
-			return onHost, inContainer, ""
-		}
-	}
-	return "", "", "no " + inContainer
+	return d
 }
 
-// rdmaFiles returns the files through which a container uses v's RDMA devices,
-// or what is missing of them. Their modules load one after the other at boot, so
-// a VF may have some files before others. What pf's device has tells that a module
-// is loaded which is not loaded everywhere (infiniband/core/user_mad.c,
-// ib_umad_add_one: device after device).
-func rdmaFiles(pf *nic.PF, v *nic.VF, n Node) (files []string, problem string) {
-	if len(v.RDMA) == 0 {
-		return nil, "no RDMA device"
-	}
-	for _, name := range v.RDMA {
-		own := n.RDMA[name]
-		if !hasKind(own, uverbsIs) {
-			return nil, fmt.Sprintf("RDMA device %s has no uverbs file", name)
+// nearest is how near the nearest GPU is to the PF.
+func (o on) nearest() (best nic.Near) {
+	for _, g := range o.node.GPUs {
+		if near := nic.Distance(o.pf.Path, g.Path, o.pf.NUMA, g.NUMA); best == "" || rank(near) < rank(best) {
+			best = near
 		}
-		for _, of := range pf.RDMA {
-			if hasKind(n.RDMA[of], umadIs) && !hasKind(own, umadIs) {
-				return nil, fmt.Sprintf("RDMA device %s has no umad file, and %s of its PF has one", name, of)
+	}
+	return best
+}
+
+func (o on) vfs() (out []Device) {
+	problem := o.portProblem()
+	for _, r := range o.pick.Indexes.All() {
+		for i := r.First; i <= min(r.Last, len(o.pf.VFs)-1); i++ {
+			if v := &o.pf.VFs[i]; o.pool.Filter.FitsVF(o.pf, v) {
+				out = append(out, o.device(v.Address, i, cmp.Or(problem, o.vfProblem(v))))
 			}
 		}
-		for _, f := range own {
-			if !n.Exists(f) {
-				return nil, "no " + f
-			}
-		}
-		files = append(files, own...)
 	}
-	if !n.Exists(rdmaCM) {
-		return nil, "no " + rdmaCM
-	}
-	return append(files, rdmaCM), ""
+	return out
 }
 
-func hasKind(files []string, kind string) bool {
-	return slices.ContainsFunc(files, func(f string) bool { return kindOf(f) == kind })
+// missing is what the pick names and the PF does not have.
+func (o on) missing() (out []nic.Range) {
+	for _, r := range o.pick.Indexes {
+		if first := max(r.First, len(o.pf.VFs)); first <= r.Last {
+			out = append(out, nic.Range{First: first, Last: r.Last})
+		}
+	}
+	return out
+}
+
+// sfs are those that have a device: one that is not active has no name that a pod
+// could know it by.
+func (o on) sfs() (out []Device) {
+	problem := o.portProblem()
+	for i := range o.pf.SFs {
+		f := &o.pf.SFs[i]
+		if f.Device != "" && o.pick.Indexes.Has(f.Num) && o.pool.Filter.FitsSF(o.pf, f) {
+			out = append(out, o.device(f.Device, f.Num, cmp.Or(problem, o.sfProblem(f))))
+		}
+	}
+	return out
+}
+
+func (o on) hcas() (out []Device) {
+	problem := cmp.Or(o.portProblem(), o.hcaProblem())
+	if len(o.pool.Filter.Devices) > 0 && !slices.Contains(o.pool.Filter.Devices, o.pf.Device) {
+		return nil
+	}
+	for i := range max(o.pool.Share, 1) {
+		out = append(out, o.device(fmt.Sprintf("%s-%d", o.pf.Handle.Name, i), i, problem))
+	}
+	return out
 }

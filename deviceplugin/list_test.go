@@ -15,17 +15,17 @@ import (
 func TestListIsOrderedAndComplete(t *testing.T) {
 	node := card(4)
 	node.State.PFs[1].NUMA = -1
-	p := Pool{Name: "a", Select: []Selector{
-		{PF: nic.PCI("0000:03:00.1"), VFs: nic.Ranges{{First: 1, Last: 1}}},
-		{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 3, Last: 3}}},
-		{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 0, Last: 1}}},
+	p := nic.Pool{Name: "a", Select: []nic.Pick{
+		{PF: nic.PCI("0000:03:00.1"), Indexes: nic.Ranges{{First: 1, Last: 1}}},
+		{PF: nic.PCI("0000:03:00.0"), Indexes: nic.Ranges{{First: 3, Last: 3}}},
+		{PF: nic.PCI("0000:03:00.0"), Indexes: nic.Ranges{{First: 0, Last: 1}}},
 	}}
 	got, problems := List(p, node)
 	want := []Device{
-		{ID: node.vf(0, 0).Address, VF: nic.VFID{PF: nic.PCI("0000:03:00.0"), Index: 0}},
-		{ID: node.vf(0, 1).Address, VF: nic.VFID{PF: nic.PCI("0000:03:00.0"), Index: 1}},
-		{ID: node.vf(0, 3).Address, VF: nic.VFID{PF: nic.PCI("0000:03:00.0"), Index: 3}},
-		{ID: node.vf(1, 1).Address, VF: nic.VFID{PF: nic.PCI("0000:03:00.1"), Index: 1}, NUMA: -1},
+		{ID: node.vf(0, 0).Address, PF: nic.PCI("0000:03:00.0"), Index: 0},
+		{ID: node.vf(0, 1).Address, PF: nic.PCI("0000:03:00.0"), Index: 1},
+		{ID: node.vf(0, 3).Address, PF: nic.PCI("0000:03:00.0"), Index: 3},
+		{ID: node.vf(1, 1).Address, PF: nic.PCI("0000:03:00.1"), Index: 1, NUMA: -1},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -37,13 +37,13 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 
 func TestListReportsWhatIsNotThere(t *testing.T) {
 	for name, c := range map[string]struct {
-		pool    Pool
+		pool    nic.Pool
 		devices int
 		want    []string
 	}{
-		"unknown PF":    {Pool{Name: "a", Select: []Selector{{PF: nic.PCI("0000:81:00.0")}}}, 0, []string{"pool sluice.dev/a: there is no PF pci/0000:81:00.0"}},
+		"unknown PF":    {nic.Pool{Name: "a", Select: []nic.Pick{{PF: nic.PCI("0000:81:00.0")}}}, 0, []string{"pool sluice.dev/a: there is no PF pci/0000:81:00.0"}},
 		"beyond":        {pool("a", "2-5"), 4, []string{"pool sluice.dev/a: pci/0000:03:00.0 has no VF 4-5: it has 4", "pool sluice.dev/a: pci/0000:03:00.1 has no VF 4-5: it has 4"}},
-		"all beyond":    {Pool{Name: "a", Select: []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: nic.Ranges{{First: 9, Last: 9}}}}}, 0, []string{"pool sluice.dev/a: pci/0000:03:00.0 has no VF 9: it has 4"}},
+		"all beyond":    {nic.Pool{Name: "a", Select: []nic.Pick{{PF: nic.PCI("0000:03:00.0"), Indexes: nic.Ranges{{First: 9, Last: 9}}}}}, 0, []string{"pool sluice.dev/a: pci/0000:03:00.0 has no VF 9: it has 4"}},
 		"all is enough": {pool("a", ""), 8, nil},
 	} {
 		devices, problems := List(c.pool, card(4))
@@ -61,39 +61,39 @@ func TestHealth(t *testing.T) {
 		return func(p string) bool { return !slices.Contains(paths, p) }
 	}
 	for name, c := range map[string]struct {
-		pool   Pool
+		pool   nic.Pool
 		change func(n *Node, v *nic.VF)
 		want   string
 	}{
-		"free":                   {Pool{}, func(*Node, *nic.VF) {}, ""},
-		"in a pod":               {Pool{}, func(_ *Node, v *nic.VF) { inPod(v) }, ""},
-		"held":                   {Pool{}, func(_ *Node, v *nic.VF) { v.Owner = "pod default/a"; v.Netdev = nic.Netdev{} }, ""},
-		"no driver":              {Pool{}, func(_ *Node, v *nic.VF) { v.Driver = "" }, "bound to no driver, want kernel"},
-		"other driver":           {Pool{}, func(_ *Node, v *nic.VF) { vfio(v) }, "bound to vfio-pci, want kernel"},
-		"driver lost in a pod":   {Pool{}, func(_ *Node, v *nic.VF) { inPod(v); v.Driver = "" }, "bound to no driver, want kernel"},
-		"no representor":         {Pool{}, func(_ *Node, v *nic.VF) { v.Rep = nic.Representor{} }, "no representor"},
-		"port without netdev":    {Pool{}, func(_ *Node, v *nic.VF) { v.Rep = nic.Representor{Port: 3} }, "no representor"},
-		"legacy":                 {Pool{}, func(n *Node, v *nic.VF) { n.State.PFs[0].Eswitch = nic.Legacy; v.Rep = nic.Representor{} }, ""},
-		"no eswitch":             {Pool{}, func(n *Node, v *nic.VF) { n.State.PFs[0].Eswitch = ""; v.Rep = nic.Representor{} }, ""},
-		"netdev late":            {Pool{}, func(_ *Node, v *nic.VF) { v.Netdev = nic.Netdev{} }, "no netdev"},
-		"switchdev not yet":      {Pool{Select: []Selector{{Eswitch: nic.Switchdev}}}, func(n *Node, v *nic.VF) { n.State.PFs[0].Eswitch = nic.Legacy; v.Rep = nic.Representor{} }, `eswitch of pci/0000:03:00.0 is "legacy", not yet switchdev`},
-		"switchdev":              {Pool{Select: []Selector{{Eswitch: nic.Switchdev}}}, func(*Node, *nic.VF) {}, ""},
-		"vfio":                   {Pool{Driver: nic.DriverVFIO}, func(_ *Node, v *nic.VF) { vfio(v) }, ""},
-		"vfio wanted":            {Pool{Driver: nic.DriverVFIO}, func(*Node, *nic.VF) {}, "bound to mlx5_core, want vfio-pci"},
-		"vfio without IOMMU":     {Pool{Driver: nic.DriverVFIO}, func(_ *Node, v *nic.VF) { vfio(v); v.IOMMUGroup = -1 }, "no IOMMU group"},
-		"vfio without group":     {Pool{Driver: nic.DriverVFIO}, func(n *Node, v *nic.VF) { vfio(v); n.Exists = without("/dev/vfio/40", "/dev/vfio/noiommu-40") }, "no /dev/vfio/40"},
-		"vfio noiommu":           {Pool{Driver: nic.DriverVFIO}, func(n *Node, v *nic.VF) { vfio(v); n.Exists = without("/dev/vfio/40") }, ""},
-		"vfio without container": {Pool{Driver: nic.DriverVFIO}, func(n *Node, v *nic.VF) { vfio(v); n.Exists = without("/dev/vfio/vfio") }, "no /dev/vfio/vfio"},
-		"rdma":                   {Pool{RDMA: true}, func(*Node, *nic.VF) {}, ""},
-		"rdma in a pod":          {Pool{RDMA: true}, func(_ *Node, v *nic.VF) { inPod(v) }, ""},
-		"rdma away":              {Pool{RDMA: true}, func(_ *Node, v *nic.VF) { v.RDMA = nil }, "no RDMA device"},
-		"rdma not asked for":     {Pool{}, func(_ *Node, v *nic.VF) { v.RDMA = nil }, ""},
+		"free":                   {nic.Pool{}, func(*Node, *nic.VF) {}, ""},
+		"in a pod":               {nic.Pool{}, func(_ *Node, v *nic.VF) { inPod(v) }, ""},
+		"held":                   {nic.Pool{}, func(_ *Node, v *nic.VF) { v.Owner = "pod default/a"; v.Netdev = nic.Netdev{} }, ""},
+		"no driver":              {nic.Pool{}, func(_ *Node, v *nic.VF) { v.Driver = "" }, "bound to no driver, want kernel"},
+		"other driver":           {nic.Pool{}, func(_ *Node, v *nic.VF) { vfio(v) }, "bound to vfio-pci, want kernel"},
+		"driver lost in a pod":   {nic.Pool{}, func(_ *Node, v *nic.VF) { inPod(v); v.Driver = "" }, "bound to no driver, want kernel"},
+		"no representor":         {nic.Pool{}, func(_ *Node, v *nic.VF) { v.Rep = nic.Representor{} }, "no representor"},
+		"port without netdev":    {nic.Pool{}, func(_ *Node, v *nic.VF) { v.Rep = nic.Representor{Port: 3} }, "no representor"},
+		"legacy":                 {nic.Pool{}, func(n *Node, v *nic.VF) { n.State.PFs[0].Eswitch = nic.Legacy; v.Rep = nic.Representor{} }, ""},
+		"no eswitch":             {nic.Pool{}, func(n *Node, v *nic.VF) { n.State.PFs[0].Eswitch = ""; v.Rep = nic.Representor{} }, ""},
+		"netdev late":            {nic.Pool{}, func(_ *Node, v *nic.VF) { v.Netdev = nic.Netdev{} }, "no netdev"},
+		"switchdev not yet":      {nic.Pool{Select: []nic.Pick{{Eswitch: nic.Switchdev}}}, func(n *Node, v *nic.VF) { n.State.PFs[0].Eswitch = nic.Legacy; v.Rep = nic.Representor{} }, `eswitch of pci/0000:03:00.0 is "legacy", not yet switchdev`},
+		"switchdev":              {nic.Pool{Select: []nic.Pick{{Eswitch: nic.Switchdev}}}, func(*Node, *nic.VF) {}, ""},
+		"vfio":                   {nic.Pool{Driver: nic.DriverVFIO}, func(_ *Node, v *nic.VF) { vfio(v) }, ""},
+		"vfio wanted":            {nic.Pool{Driver: nic.DriverVFIO}, func(*Node, *nic.VF) {}, "bound to mlx5_core, want vfio-pci"},
+		"vfio without IOMMU":     {nic.Pool{Driver: nic.DriverVFIO}, func(_ *Node, v *nic.VF) { vfio(v); v.IOMMUGroup = -1 }, "no IOMMU group"},
+		"vfio without group":     {nic.Pool{Driver: nic.DriverVFIO}, func(n *Node, v *nic.VF) { vfio(v); n.Exists = without("/dev/vfio/40", "/dev/vfio/noiommu-40") }, "no /dev/vfio/40"},
+		"vfio noiommu":           {nic.Pool{Driver: nic.DriverVFIO}, func(n *Node, v *nic.VF) { vfio(v); n.Exists = without("/dev/vfio/40") }, ""},
+		"vfio without container": {nic.Pool{Driver: nic.DriverVFIO}, func(n *Node, v *nic.VF) { vfio(v); n.Exists = without("/dev/vfio/vfio") }, "no /dev/vfio/vfio"},
+		"rdma":                   {nic.Pool{RDMA: true}, func(*Node, *nic.VF) {}, ""},
+		"rdma in a pod":          {nic.Pool{RDMA: true}, func(_ *Node, v *nic.VF) { inPod(v) }, ""},
+		"rdma away":              {nic.Pool{RDMA: true}, func(_ *Node, v *nic.VF) { v.RDMA = nil }, "no RDMA device"},
+		"rdma not asked for":     {nic.Pool{}, func(_ *Node, v *nic.VF) { v.RDMA = nil }, ""},
 	} {
 		node := card(1)
 		c.change(&node, node.vf(0, 0))
 		c.pool.Name = "a"
 		if len(c.pool.Select) == 0 {
-			c.pool.Select = []Selector{{}}
+			c.pool.Select = []nic.Pick{{}}
 		}
 		c.pool.Select[0].PF = nic.PCI("0000:03:00.0")
 		got, _ := List(c.pool, node)
@@ -115,8 +115,8 @@ func TestB21RDMAFilesAppearInSteps(t *testing.T) {
 	node.Exists = func(p string) bool { return there[p] }
 	own := node.vf(0, 0).RDMA
 	node.vf(0, 0).RDMA = nil
-	node.RDMA["mlx5_2"] = nil
-	p := Pool{Name: "a", RDMA: true, Select: []Selector{{PF: nic.PCI("0000:03:00.0")}}}
+	files(node, "mlx5_2")
+	p := nic.Pool{Name: "a", RDMA: true, Select: []nic.Pick{{PF: nic.PCI("0000:03:00.0")}}}
 	id := node.vf(0, 0).Address
 	for _, step := range []struct {
 		what string
@@ -125,8 +125,8 @@ func TestB21RDMAFilesAppearInSteps(t *testing.T) {
 	}{
 		{"nothing", func() {}, "no RDMA device"},
 		{"the device", func() { node.vf(0, 0).RDMA = own }, "RDMA device mlx5_2 has no uverbs file"},
-		{"umad", func() { node.RDMA["mlx5_2"] = []string{"/dev/infiniband/umad0"} }, "RDMA device mlx5_2 has no uverbs file"},
-		{"uverbs in sysfs", func() { node.RDMA["mlx5_2"] = []string{"/dev/infiniband/umad0", "/dev/infiniband/uverbs0"} }, "no /dev/infiniband/umad0"},
+		{"umad", func() { files(node, "mlx5_2", "/dev/infiniband/umad0") }, "RDMA device mlx5_2 has no uverbs file"},
+		{"uverbs in sysfs", func() { files(node, "mlx5_2", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0") }, "no /dev/infiniband/umad0"},
 		{"uverbs' file", func() { there["/dev/infiniband/umad0"] = true }, "no /dev/infiniband/uverbs0"},
 		{"umad's file", func() { there["/dev/infiniband/uverbs0"] = true }, "no /dev/infiniband/rdma_cm"},
 		{"rdma_cm", func() { there["/dev/infiniband/rdma_cm"] = true }, ""},
@@ -162,8 +162,9 @@ func TestB21UmadComesLast(t *testing.T) {
 	} {
 		node := card(1)
 		node.State.PFs[0].RDMA = []string{"mlx5_0"}
-		node.RDMA["mlx5_0"], node.RDMA["mlx5_2"] = c.pf, c.vf
-		p := Pool{Name: "a", RDMA: true, Select: []Selector{{PF: nic.PCI("0000:03:00.0")}}}
+		files(node, "mlx5_0", c.pf...)
+		files(node, "mlx5_2", c.vf...)
+		p := nic.Pool{Name: "a", RDMA: true, Select: []nic.Pick{{PF: nic.PCI("0000:03:00.0")}}}
 		got, _ := List(p, node)
 		if got[0].Problem != c.want {
 			t.Errorf("PF %q, VF %q: problem %q, want %q", c.pf, c.vf, got[0].Problem, c.want)

@@ -3,13 +3,14 @@ package deviceplugin
 import (
 	"fmt"
 
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
 
 // card returns a node with a card of two ports, in switchdev mode, with n VFs
 // each, all of them free, bound by the kernel and with all their files.
 func card(n int) Node {
-	node := Node{RDMA: map[string][]string{}, Exists: func(string) bool { return true }}
+	node := Node{RDMA: map[string]host.RDMADevice{}, Exists: func(string) bool { return true }}
 	for port := range 2 {
 		pf := nic.PF{
 			Handle: nic.PCI(fmt.Sprintf("0000:03:00.%d", port)), Driver: "mlx5_core", NUMA: port,
@@ -25,12 +26,20 @@ func card(n int) Node {
 				RDMA:       []string{rdma},
 				IOMMUGroup: 40 + k,
 			})
-			node.RDMA[rdma] = []string{fmt.Sprintf("/dev/infiniband/umad%d", k), fmt.Sprintf("/dev/infiniband/uverbs%d", k)}
+			files(node, rdma, fmt.Sprintf("/dev/infiniband/umad%d", k), fmt.Sprintf("/dev/infiniband/uverbs%d", k))
 		}
 		node.State.PFs = append(node.State.PFs, pf)
 	}
 	return node
 }
+
+// files gives an RDMA device its files.
+func files(n Node, device string, paths ...string) {
+	n.RDMA[device] = host.RDMADevice{Name: device, Files: paths}
+}
+
+// pool has VFs of both ports.
+func pool(name, ranges string) nic.Pool { return nic.Pool{Name: name, Select: ports(ranges)} }
 
 // vf returns VF i of a port of n, to be changed.
 func (n Node) vf(port, i int) *nic.VF { return &n.State.PFs[port].VFs[i] }
@@ -42,10 +51,10 @@ func vfio(v *nic.VF) { v.Driver, v.Netdev, v.RDMA = "vfio-pci", nic.Netdev{}, ni
 func inPod(v *nic.VF) { v.Netdev, v.Away, v.RDMA = nic.Netdev{}, true, nil }
 
 // ports selects VFs of both ports.
-func ports(ranges string) []Selector {
+func ports(ranges string) []nic.Pick {
 	r, err := nic.ParseRanges(ranges)
 	if err != nil {
 		panic(err)
 	}
-	return []Selector{{PF: nic.PCI("0000:03:00.0"), VFs: r}, {PF: nic.PCI("0000:03:00.1"), VFs: r}}
+	return []nic.Pick{{PF: nic.PCI("0000:03:00.0"), Indexes: r}, {PF: nic.PCI("0000:03:00.1"), Indexes: r}}
 }

@@ -32,7 +32,7 @@ type bench struct {
 	t       *testing.T
 	dir     string
 	plugin  *Plugin
-	changes chan struct{}
+	changes chan host.Change
 	stop    func() // and wait for the end
 	logged  *lines
 
@@ -42,9 +42,9 @@ type bench struct {
 }
 
 // start runs a plugin until the test ends.
-func start(t *testing.T, node Node, tune func(*Plugin), pools ...Pool) *bench {
+func start(t *testing.T, node Node, tune func(*Plugin), pools ...nic.Pool) *bench {
 	t.Helper()
-	b := &bench{t: t, dir: shortDir(t), changes: make(chan struct{}, 1), node: node, logged: &lines{}}
+	b := &bench{t: t, dir: shortDir(t), changes: make(chan host.Change, 1), node: node, logged: &lines{}}
 	p, err := New(Config{
 		Dir: b.dir, Pools: pools,
 		Observe: func(context.Context) (nic.State, error) {
@@ -56,8 +56,8 @@ func start(t *testing.T, node Node, tune func(*Plugin), pools ...Pool) *bench {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			var out []host.RDMADevice
-			for name, files := range b.node.RDMA {
-				out = append(out, host.RDMADevice{Name: name, Files: files})
+			for _, d := range b.node.RDMA {
+				out = append(out, d)
 			}
 			return out, nil
 		},
@@ -110,7 +110,7 @@ func (b *bench) change(f func(*Node)) {
 	b.mu.Lock()
 	f(&b.node)
 	b.mu.Unlock()
-	b.changes <- struct{}{}
+	b.changes <- host.Change{What: "a test"}
 }
 
 func (b *bench) kubelet(o kubelettest.Options) *kubelettest.Kubelet {
@@ -176,8 +176,8 @@ func (l *lines) tail(n int) string {
 }
 
 func TestRegisterListAllocate(t *testing.T) {
-	dpdk := Pool{Name: "dpdk", Driver: nic.DriverVFIO, Select: []Selector{{PF: nic.PCI("0000:03:00.1"), VFs: nic.Ranges{{First: 0, Last: 1}}}}}
-	fast := Pool{Name: "fast", RDMA: true, Select: []Selector{{PF: nic.PCI("0000:03:00.0")}}}
+	dpdk := nic.Pool{Name: "dpdk", Driver: nic.DriverVFIO, Select: []nic.Pick{{PF: nic.PCI("0000:03:00.1"), Indexes: nic.Ranges{{First: 0, Last: 1}}}}}
+	fast := nic.Pool{Name: "fast", RDMA: true, Select: []nic.Pick{{PF: nic.PCI("0000:03:00.0")}}}
 	node := card(4)
 	vfio(node.vf(1, 0))
 	vfio(node.vf(1, 1))
@@ -236,11 +236,11 @@ func TestB21TheKubeletSeesFilesAppear(t *testing.T) {
 		return err == nil
 	}
 	complete := node.RDMA
-	node.RDMA = map[string][]string{}
+	node.RDMA = map[string]host.RDMADevice{}
 	own := node.vf(0, 0).RDMA
 	node.vf(0, 0).RDMA, node.vf(1, 0).RDMA = nil, nil
-	plain := Pool{Name: "plain", Select: []Selector{{PF: nic.PCI("0000:03:00.1")}}}
-	b := start(t, node, nil, Pool{Name: "roce", RDMA: true, Select: []Selector{{PF: nic.PCI("0000:03:00.0")}}}, plain)
+	plain := nic.Pool{Name: "plain", Select: []nic.Pick{{PF: nic.PCI("0000:03:00.1")}}}
+	b := start(t, node, nil, nic.Pool{Name: "roce", RDMA: true, Select: []nic.Pick{{PF: nic.PCI("0000:03:00.0")}}}, plain)
 	var mu sync.Mutex
 	var told []string // to the kubelet of the pool's one device
 	k := b.kubelet(kubelettest.Options{Changed: func(resource string, devices []*api.Device) {
@@ -335,7 +335,7 @@ func TestListIsPushedOnlyWhenItChanges(t *testing.T) {
 		t.Errorf("%d lists were sent, want 4", n)
 	}
 	for _, want := range []string{
-		`level=WARN msg="device is unhealthy" resource=sluice.dev/fast device=0000:10:00.3 vf="pci/0000:03:00.1 vf 1" problem="bound to no driver, want kernel"`,
+		`level=WARN msg="device is unhealthy" resource=sluice.dev/fast device=0000:10:00.3 pf=pci/0000:03:00.1 index=1 problem="bound to no driver, want kernel"`,
 		`level=INFO msg="device is healthy again" resource=sluice.dev/fast device=0000:10:00.3`,
 	} {
 		if strings.Count(b.logged.String(), want) != 1 {
@@ -346,7 +346,7 @@ func TestListIsPushedOnlyWhenItChanges(t *testing.T) {
 
 // A pool of nothing is a resource of which there is none, not an unknown one.
 func TestEmptyPoolRegisters(t *testing.T) {
-	ghost := Pool{Name: "ghost", Select: []Selector{{PF: nic.PCI("0000:81:00.0")}}}
+	ghost := nic.Pool{Name: "ghost", Select: []nic.Pick{{PF: nic.PCI("0000:81:00.0")}}}
 	b := start(t, card(1), nil, ghost)
 	lists := make(chan int, 10)
 	k := b.kubelet(kubelettest.Options{Changed: func(_ string, devices []*api.Device) { lists <- len(devices) }})
@@ -639,7 +639,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		"long folder": {Config{Dir: "/" + strings.Repeat("d", 70), Observe: observe}, "want 107 at most"},
 		"no Observe":  {Config{Dir: "/d"}, "Observe is nil"},
-		"bad pool":    {Config{Dir: "/d", Observe: observe, Pools: []Pool{{Name: "-"}}}, `name "-"`},
+		"bad pool":    {Config{Dir: "/d", Observe: observe, Pools: []nic.Pool{{Name: "-"}}}, `name "-"`},
 	} {
 		if p, err := New(c.config); err == nil || p != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v", name, p, err)

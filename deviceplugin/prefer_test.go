@@ -19,7 +19,7 @@ func three(counts ...int) []Device {
 	for i, n := range counts {
 		pf := string(rune('a' + i))
 		for j := range n {
-			out = append(out, Device{ID: fmt.Sprint(pf, j), VF: nic.VFID{PF: nic.PCI(pf), Index: j}})
+			out = append(out, Device{ID: fmt.Sprint(pf, j), PF: nic.PCI(pf), Index: j})
 		}
 	}
 	return out
@@ -42,7 +42,7 @@ func TestPrefer(t *testing.T) {
 		{"", "x7", 1, "x7"},                         // whatever must be
 		{"a0", "", 0, ""},
 	} {
-		got, err := Prefer(three(4, 4, 4), strings.Fields(c.available), strings.Fields(c.must), c.size)
+		got, err := Prefer(nic.Packed, three(4, 4, 4), strings.Fields(c.available), strings.Fields(c.must), c.size)
 		if err != nil || strings.Join(got, " ") != c.want {
 			t.Errorf("%d of %q with %q: %v, %v; want %s", c.size, c.available, c.must, got, err, c.want)
 		}
@@ -59,7 +59,7 @@ func TestPreferRefuses(t *testing.T) {
 		{"a0 x1", "", 2, "only 1 are available"},
 		{"a0", "a0 a1", 1, "1 devices: 2 must be among them"},
 	} {
-		got, err := Prefer(three(4), strings.Fields(c.available), strings.Fields(c.must), c.size)
+		got, err := Prefer(nic.Packed, three(4), strings.Fields(c.available), strings.Fields(c.must), c.size)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d of %q with %q: %v, %v; want %s", c.size, c.available, c.must, got, err, c.want)
 		}
@@ -85,7 +85,7 @@ func TestPreferTakesFewestPFs(t *testing.T) {
 		if len(available) > 0 {
 			size += r.IntN(len(available) + 1)
 		}
-		got, err := Prefer(devices, available, must, size)
+		got, err := Prefer(nic.Packed, devices, available, must, size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestPreferTakesFewestPFs(t *testing.T) {
 		if fewest := fewestPFs(available, must, size); bits.OnesCount(uint(used)) != fewest {
 			t.Fatalf("%d of %v with %v: %v has %d PFs, %d would do", size, available, must, got, bits.OnesCount(uint(used)), fewest)
 		}
-		again, _ := Prefer(devices, available, must, size)
+		again, _ := Prefer(nic.Packed, devices, available, must, size)
 		if d := cmp.Diff(got, again); d != "" {
 			t.Fatal(d)
 		}

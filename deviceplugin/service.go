@@ -2,6 +2,7 @@ package deviceplugin
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -9,16 +10,17 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"sluice.dev/sluice/pkg/nic"
 )
 
 // service answers the kubelet for one pool, over one server.
 type service struct {
 	api.UnimplementedDevicePluginServer
 
-	pool    Pool
-	offer   *offer
-	observe func(context.Context) (Node, error)
-	log     *slog.Logger
+	offer *offer
+	desk  desk
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	streams int           // ListAndWatch streams that are open
@@ -26,8 +28,17 @@ type service struct {
 	counted chan struct{} // has a value after each change of streams
 }
 
-func newService(pool Pool, offer *offer, observe func(context.Context) (Node, error), log *slog.Logger) *service {
-	return &service{pool: pool, offer: offer, observe: observe, log: log, counted: make(chan struct{}, 1)}
+func newService(offer *offer, desk desk, log *slog.Logger) *service {
+	return &service{offer: offer, desk: desk, log: log, counted: make(chan struct{}, 1)}
+}
+
+// desk is what the services of all pools have in common.
+type desk interface {
+	// observe reads the machine.
+	observe(context.Context) (Node, error)
+
+	// hand writes what belongs to an allocation before it is answered.
+	hand(nic.Pool, Node, Grant) error
 }
 
 // audience returns how many ListAndWatch streams are open, and whether there
@@ -98,29 +109,37 @@ func listed(devices []Device) []*api.Device {
 
 // Allocate observes the machine and answers for all containers, or for none.
 func (s *service) Allocate(ctx context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
-	node, err := s.observe(ctx)
-	if err != nil {
+	pool := s.offer.current()
+	refuse := func(code codes.Code, err error) error {
 		s.log.Error("allocation refused", "error", err)
-		return nil, status.Errorf(codes.Unavailable, "allocate of %s: %v", s.pool, err)
+		return status.Error(code, err.Error())
 	}
-	out := &api.AllocateResponse{}
+	node, err := s.desk.observe(ctx)
+	if err != nil {
+		return nil, refuse(codes.Unavailable, fmt.Errorf("allocate of %s: %w", pool, err))
+	}
+	var grants []Grant
 	given := map[string]bool{}
 	for _, c := range r.ContainerRequests {
-		grant, err := Allocate(s.pool, node, c.DevicesIds)
+		grant, err := Allocate(pool, node, c.DevicesIds)
 		if err != nil {
-			s.log.Error("allocation refused", "error", err)
-			return nil, status.Error(codes.FailedPrecondition, err.Error())
+			return nil, refuse(codes.FailedPrecondition, err)
 		}
 		for _, id := range c.DevicesIds {
 			if given[id] {
-				return nil, status.Errorf(codes.InvalidArgument, "allocate of %s: %q is asked for by two containers: want each device once", s.pool, id)
+				return nil, refuse(codes.InvalidArgument, fmt.Errorf("allocate of %s: %q is asked for by two containers: want each device once", pool, id))
 			}
 			given[id] = true
 		}
-		out.ContainerResponses = append(out.ContainerResponses, grant.response())
+		grants = append(grants, grant)
 	}
-	for _, c := range r.ContainerRequests {
-		s.log.Info("allocated", "devices", c.DevicesIds)
+	out := &api.AllocateResponse{}
+	for i, grant := range grants {
+		if err := s.desk.hand(pool, node, grant); err != nil {
+			return nil, refuse(codes.Internal, fmt.Errorf("allocate of %s: %w", pool, err))
+		}
+		out.ContainerResponses = append(out.ContainerResponses, grant.response())
+		s.log.Info("allocated", "devices", r.ContainerRequests[i].DevicesIds)
 	}
 	return out, nil
 }
@@ -130,17 +149,21 @@ func (g Grant) response() *api.ContainerAllocateResponse {
 	for _, f := range g.Files {
 		out.Devices = append(out.Devices, &api.DeviceSpec{HostPath: f.Host, ContainerPath: f.Container, Permissions: "rw"})
 	}
+	for _, name := range g.CDI {
+		out.CdiDevices = append(out.CdiDevices, &api.CDIDevice{Name: name})
+	}
 	return out
 }
 
 // GetPreferredAllocation is Prefer, by the list as it was told to the kubelet.
 func (s *service) GetPreferredAllocation(_ context.Context, r *api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error) {
+	pool := s.offer.current()
 	devices, _ := s.offer.get()
 	out := &api.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
-		ids, err := Prefer(devices, c.AvailableDeviceIDs, c.MustIncludeDeviceIDs, int(c.AllocationSize))
+		ids, err := Prefer(pool.Prefer, devices, c.AvailableDeviceIDs, c.MustIncludeDeviceIDs, int(c.AllocationSize))
 		if err != nil {
-			return nil, status.Errorf(codes.InvalidArgument, "%s: %v", s.pool, err)
+			return nil, status.Errorf(codes.InvalidArgument, "%s: %v", pool, err)
 		}
 		out.ContainerResponses = append(out.ContainerResponses, &api.ContainerPreferredAllocationResponse{DeviceIDs: ids})
 	}

@@ -63,8 +63,8 @@ func identify(path string) identity {
 
 // removeDead removes sockets of an earlier run that could not do it itself.
 // One that still answers is another process's and stays.
-func (p *Plugin) removeDead() {
-	old, err := filepath.Glob(filepath.Join(p.config.Dir, "sluice-*.sock"))
+func (p *Plugin) removeDead(dir string) {
+	old, err := filepath.Glob(filepath.Join(dir, "sluice-*.sock"))
 	if err != nil {
 		return // the folder's name has pattern characters; a dead socket does no harm
 	}

@@ -3,29 +3,32 @@ package deviceplugin
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchDir wakes the endpoints when the kubelet's socket appears or one of ours
+// watchDirs wakes the endpoints when the kubelet's socket appears or one of ours
 // goes, until ctx ends. It only makes them quicker: they look by themselves
-// every second, which is what remains while the folder is not there yet, or when
+// every second, which is what remains while a folder is not there yet, or when
 // the machine has no inotify instance to spare.
-func (p *Plugin) watchDir(ctx context.Context) {
+func (p *Plugin) watchDirs(ctx context.Context) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		p.config.Log.Warn("device plugin folder is looked at every second only", "folder", p.config.Dir, "error", err)
+		p.config.Log.Warn("device plugin folders are looked at every second only", "error", err)
 		return
 	}
 	defer w.Close()
 	again := time.NewTicker(p.timing.poll)
 	defer again.Stop()
 	for {
-		// A folder that is removed takes its watch with it.
-		if len(w.WatchList()) == 0 && w.Add(p.config.Dir) == nil {
-			p.wake()
+		for _, dir := range p.dirs() {
+			// A folder that is removed takes its watch with it.
+			if !slices.Contains(w.WatchList(), dir) && w.Add(dir) == nil {
+				p.wake()
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -54,7 +57,7 @@ func concerns(e fsnotify.Event) bool {
 }
 
 func (p *Plugin) wake() {
-	for _, e := range p.endpoints {
+	for _, e := range p.current() {
 		poke(e.woken)
 	}
 }

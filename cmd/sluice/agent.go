@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type agentRun struct {
 	every   time.Duration
 	read    time.Duration // how often FILE is looked at
 	log     *slog.Logger
+
+	infos, specs string // folders of device information and CDI specs
 }
 
 func agentCommand(o *options) *cobra.Command {
@@ -48,6 +51,9 @@ what FILE says, until FILE is another.`,
 			return o.with(func(n *node) error {
 				a.node = n
 				a.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+				if o.sim != "" { // its devices are none for others to read of
+					a.infos, a.specs = filepath.Join(n.dir, "devinfo"), filepath.Join(n.dir, "cdi")
+				}
 				return a.run(cmd.Context())
 			})
 		},
@@ -55,6 +61,8 @@ what FILE says, until FILE is another.`,
 	f := cmd.Flags()
 	f.StringVarP(&a.file, "file", "f", "", "NodeNIC document")
 	f.StringVar(&a.kubelet, "kubelet-dir", deviceplugin.DefaultDir, "folder of kubelet's device plugin sockets")
+	f.StringVar(&a.infos, "devinfo-dir", deviceplugin.DefaultDeviceInfo, "folder where CNI plugins look for what they were given")
+	f.StringVar(&a.specs, "cdi-dir", deviceplugin.DefaultCDI, "folder where container runtimes look for CDI specs")
 	f.DurationVar(&a.every, "every", agent.Every, "how often the machine is looked at when nothing tells of a change")
 	return cmd
 }
@@ -72,13 +80,13 @@ func (a *agentRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := &offer{agentRun: a, looked: make(chan struct{}, 1)}
-	if err := o.update(ctx, w); err != nil {
+	o, err := a.offer(ctx, w)
+	if err != nil {
 		return err
 	}
-	defer func() { o.stop() }()
+	defer o.stop()
 	for {
-		next := a.keepUntil(ctx, w, changes, o.looked)
+		next := a.keepUntil(ctx, w, changes, o)
 		if next == nil {
 			return nil
 		}
@@ -101,25 +109,20 @@ func (a *agentRun) changes(ctx context.Context) (<-chan host.Change, error) {
 
 // keepUntil keeps the node as w has it until there is another good document, which
 // it answers, or ctx has ended: nil. A run that is under way then is not cut off.
-func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host.Change, looked chan<- struct{}) *wanted {
+func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host.Change, o *offer) *wanted {
 	guarding, stop := context.WithCancel(ctx)
 	defer stop()
 	g := &agent.Guard{
 		Changes: changes,
 		Observe: a.node.observe,
-		Want:    w.want,
+		Want:    o.want(w),
 		Busy: func() bool {
 			_, busy := a.node.journal().Running()
 			return busy
 		},
-		Looked: func() {
-			select {
-			case looked <- struct{}{}:
-			default: // it has yet to hear of the last one
-			}
-		},
-		Every: a.every,
-		Log:   a.log,
+		Looked: o.plugin.Look,
+		Every:  a.every,
+		Log:    a.log,
 	}
 	if w.conduct.Drift == policy.DriftMend {
 		g.Mend = func(context.Context, nic.Spec) error {

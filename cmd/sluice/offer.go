@@ -3,68 +3,101 @@ package main
 import (
 	"context"
 	"fmt"
-	"reflect"
+	"path/filepath"
 	"sync"
 
 	"sluice.dev/sluice/deviceplugin"
-	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/policy"
 )
 
-// offer is an agent's pools at kubelet. Kubelet knows no change of a pool: other
-// pools are another plugin, which comes when the one before has left.
+// offer is an agent's pools at kubelet.
 type offer struct {
 	*agentRun
-	looked chan struct{}
-
-	pools []deviceplugin.Pool
-	end   context.CancelFunc
-	ended sync.WaitGroup
+	plugin *deviceplugin.Plugin
+	end    context.CancelFunc
+	ended  sync.WaitGroup
 }
 
-// update offers the pools of w, if they are not those that are offered already.
+// offer begins to offer the pools of w.
+func (a *agentRun) offer(ctx context.Context, w *wanted) (*offer, error) {
+	state, err := a.node.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := policy.Pools(w.doc, state, w.spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.file, err)
+	}
+	o := &offer{agentRun: a}
+	if o.plugin, err = deviceplugin.New(a.pluginConfig(pools)); err != nil {
+		return nil, err
+	}
+	ctx, o.end = context.WithCancel(ctx)
+	// Changes of its own: the guard waits for them to come to rest, and kubelet is
+	// to hear at once.
+	changes, err := a.changes(ctx)
+	if err != nil {
+		o.end()
+		return nil, err
+	}
+	o.ended.Go(func() { _ = o.plugin.Run(ctx, changes) }) // it ends with ctx, and only then
+	return o, nil
+}
+
+// pluginConfig says where kubelet's folders are: beside that of its device plugins.
+func (a *agentRun) pluginConfig(pools []nic.Pool) deviceplugin.Config {
+	kubelet := filepath.Dir(a.kubelet)
+	return deviceplugin.Config{
+		Dir:          a.kubelet,
+		Registry:     filepath.Join(kubelet, "plugins_registry"),
+		PodResources: filepath.Join(kubelet, "pod-resources", "kubelet.sock"),
+		DeviceInfo:   a.infos,
+		CDI:          a.specs,
+		Pools:        pools,
+		Observe:      a.node.observe,
+		RDMA:         a.node.machine.RDMA.Devices,
+		GPUs:         a.gpus,
+		Log:          a.log,
+	}
+}
+
+func (a *agentRun) gpus(ctx context.Context) ([]host.GPU, error) {
+	if a.node.machine.GPUs == nil {
+		return nil, nil
+	}
+	return a.node.machine.GPUs.GPUs(ctx)
+}
+
+// want is w.want, and offers the pools of w as they are on that state: a card that
+// came is in those that choose it. Pools that cannot be made out stay as they were
+// offered.
+func (o *offer) want(w *wanted) func(nic.State) (nic.Spec, error) {
+	return func(state nic.State) (nic.Spec, error) {
+		spec, err := w.want(state)
+		if err != nil {
+			return spec, err
+		}
+		pools, err := policy.Pools(w.doc, state, spec)
+		if err == nil {
+			err = o.plugin.SetPools(pools)
+		}
+		return spec, err
+	}
+}
+
+// update offers the pools of another document.
 func (o *offer) update(ctx context.Context, w *wanted) error {
 	state, err := o.node.observe(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = o.want(w)(state)
 	}
-	pools, err := deviceplugin.Resolve(poolTexts(w.doc, state), state, w.spec)
-	if err != nil {
-		return fmt.Errorf("%s: spec.%w", o.file, err)
-	}
-	if o.end != nil && reflect.DeepEqual(pools, o.pools) {
-		return nil
-	}
-	plugin, err := deviceplugin.New(deviceplugin.Config{
-		Dir:     o.kubelet,
-		Pools:   pools,
-		Observe: o.node.observe,
-		RDMA:    o.node.machine.RDMA.Devices,
-		Log:     o.log,
-	})
-	if err != nil {
-		return err
-	}
-	o.stop()
-	ctx, o.end = context.WithCancel(ctx)
-	o.pools = pools
-	o.ended.Go(func() { _ = plugin.Run(ctx, o.looked) }) // it ends with ctx, and only then
-	return nil
+	return err
 }
 
 // stop withdraws the pools.
 func (o *offer) stop() {
-	if o.end != nil {
-		o.end()
-		o.ended.Wait()
-	}
-}
-
-func poolTexts(doc *v1alpha1.NodeNIC, state nic.State) []deviceplugin.Text {
-	var out []deviceplugin.Text
-	for _, p := range doc.Spec.Pools {
-		out = append(out, deviceplugin.Text{Prefix: p.Prefix, Name: p.Name, PFs: policy.PoolPFs(p, state), Driver: p.Driver, RDMA: p.RDMA})
-	}
-	return out
+	o.end()
+	o.ended.Wait()
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"sluice.dev/sluice/deviceplugin"
 	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/nic"
@@ -58,11 +57,6 @@ func (n *node) wishOf(ctx context.Context, path string, raw []byte) (*wish, erro
 	}
 	if w.spec, err = policy.Resolve(w.doc, w.state); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	// A document that is wrong somewhere is refused before anything is touched,
-	// also by who does not offer its pools.
-	if _, err := deviceplugin.Resolve(poolTexts(w.doc, w.state), w.state, w.spec); err != nil {
-		return nil, fmt.Errorf("%s: spec.%w", path, err)
 	}
 	return w, nil
 }

@@ -26,7 +26,7 @@ func TestConversation(t *testing.T) {
 	}
 	plugin, err := deviceplugin.New(deviceplugin.Config{
 		Dir:     dir,
-		Pools:   []deviceplugin.Pool{{Name: "fast", Select: []deviceplugin.Selector{{PF: pf.Handle}}}},
+		Pools:   []nic.Pool{{Name: "fast", Select: []nic.Pick{{PF: pf.Handle}}}},
 		Observe: func(context.Context) (nic.State, error) { return nic.State{PFs: []nic.PF{pf}}, nil },
 	})
 	if err != nil {

@@ -92,6 +92,19 @@ func (r Ranges) All() Ranges {
 	return r
 }
 
+// Has says whether the set has index i.
+func (r Ranges) Has(i int) bool {
+	if len(r) == 0 {
+		return true
+	}
+	for _, p := range r {
+		if p.First <= i && i <= p.Last {
+			return true
+		}
+	}
+	return false
+}
+
 // Shared returns the first stretch of indexes that is in both.
 func (r Ranges) Shared(o Ranges) (Range, bool) {
 	for _, a := range r.All() {

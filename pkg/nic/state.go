@@ -47,16 +47,25 @@ type RDMA struct {
 
 // PF is one physical function, which on ConnectX-class cards is one port.
 type PF struct {
-	Handle  Handle `json:"handle"`
-	Vendor  string `json:"vendor"` // PCI id, four hexadecimal digits
-	Device  string `json:"device"` // PCI id, four hexadecimal digits
-	Product string `json:"product,omitempty"`
-	Serial  string `json:"serial,omitempty"` // of the card, from VPD or devlink info
-	Driver  string `json:"driver,omitempty"`
-	NUMA    int    `json:"numa"` // -1: the platform does not say
+	Handle Handle `json:"handle"`
+	Vendor string `json:"vendor"` // PCI id, four hexadecimal digits
+	Device string `json:"device"` // PCI id, four hexadecimal digits
+	// VFDevice is the PCI id that its VFs have; "" while there is none.
+	VFDevice string `json:"vfDevice,omitempty"`
+	Product  string `json:"product,omitempty"`
+	Serial   string `json:"serial,omitempty"` // of the card, from VPD or devlink info
+	Driver   string `json:"driver,omitempty"`
+	NUMA     int    `json:"numa"` // -1: the platform does not say
 
 	Firmware string `json:"firmware,omitempty"` // the running one
 	PSID     string `json:"psid,omitempty"`     // the card's variant, by which firmware is chosen
+
+	// ACPIIndex is the number that firmware gives to a built-in function
+	// (acpi_index); 0 not said.
+	ACPIIndex int `json:"acpiIndex,omitempty"`
+
+	// Failing is the devlink health reporters that are in state error, by name.
+	Failing []string `json:"failing,omitempty"`
 
 	// Path is where the function hangs: the host bridge and the PCI bridges down to
 	// it, as sysfs has them: "pci0000:00/0000:00:01.0/0000:01:00.0". "" not said.
@@ -125,8 +134,24 @@ type VF struct {
 	RDMA       []string `json:"rdma,omitempty"`
 	IOMMUGroup int      `json:"iommuGroup"` // -1: none
 
+	// VFIO is its device file for iommufd, below /dev/vfio/devices: vfio3. "" where
+	// it is not bound to vfio-pci, or the kernel has none (before Linux 6.6).
+	VFIO string `json:"vfio,omitempty"`
+
+	// VDPA is its vDPA device; the setting of that name says who drives it.
+	VDPA VDPADevice `json:"vdpa,omitzero"`
+
+	// Failing is as of nic.PF, of the VF's own devlink instance.
+	Failing []string `json:"failing,omitempty"`
+
 	Settings Settings `json:"settings,omitempty"`
 	Limits   Limits   `json:"limits,omitempty"`
+}
+
+// VDPADevice is a vDPA device; zero for none.
+type VDPADevice struct {
+	Name string `json:"name,omitempty"`
+	File string `json:"file,omitempty"` // of one that vhost drives: /dev/vhost-vdpa-0
 }
 
 // InUse says why a VF must not be taken away from whoever has it; "" if it is
@@ -203,12 +228,12 @@ func (s State) Clone() State {
 
 // Clone returns a deep copy.
 func (p PF) Clone() PF {
-	p.RDMA, p.Carries = slices.Clone(p.RDMA), slices.Clone(p.Carries)
+	p.RDMA, p.Carries, p.Failing = slices.Clone(p.RDMA), slices.Clone(p.Carries), slices.Clone(p.Failing)
 	p.Settings, p.Limits = maps.Clone(p.Settings), maps.Clone(p.Limits)
 	p.VFs, p.SFs = slices.Clone(p.VFs), slices.Clone(p.SFs)
 	for i := range p.VFs {
 		v := &p.VFs[i]
-		v.RDMA = slices.Clone(v.RDMA)
+		v.RDMA, v.Failing = slices.Clone(v.RDMA), slices.Clone(v.Failing)
 		v.Settings, v.Limits = maps.Clone(v.Settings), maps.Clone(v.Limits)
 	}
 	for i := range p.SFs {

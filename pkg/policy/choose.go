@@ -38,7 +38,7 @@ func fits(s v1alpha1.Select, pf *nic.PF) bool {
 	}
 	return one(s.Vendor, pf.Vendor) && one(s.Device, pf.Device) && one(s.Driver, pf.Driver) && one(s.LinkType, link) &&
 		anyOf(s.PFNames, pf.Uplink.Name) && anyOf(s.Addresses, address) && anyOf(s.Handles, pf.Handle.String()) &&
-		(s.NUMA == nil || *s.NUMA == pf.NUMA)
+		(s.NUMA == nil || *s.NUMA == pf.NUMA) && (s.ACPIIndex == nil || *s.ACPIIndex == pf.ACPIIndex)
 }
 
 // one says whether has is what is wanted; "" wants nothing.
@@ -53,9 +53,9 @@ func anyOf(want []string, has string) bool {
 // that is wrong somewhere chooses nothing rather than too much.
 func (f *form) choice(path string, s v1alpha1.Select) bool {
 	before := len(f.problems)
-	if s.Vendor == "" && s.Device == "" && s.Driver == "" && s.LinkType == "" && s.NUMA == nil &&
+	if s.Vendor == "" && s.Device == "" && s.Driver == "" && s.LinkType == "" && s.NUMA == nil && s.ACPIIndex == nil &&
 		len(s.PFNames) == 0 && len(s.Addresses) == 0 && len(s.Handles) == 0 {
-		f.fail(path, "it is empty, which would choose every PF: want at least one of vendor, device, pfNames, addresses, handles, linkType, numa, driver")
+		f.fail(path, "it is empty, which would choose every PF: want at least one of vendor, device, pfNames, addresses, handles, linkType, numa, driver, acpiIndex")
 	}
 	f.pciID(path+".vendor", s.Vendor)
 	f.pciID(path+".device", s.Device)
@@ -66,6 +66,13 @@ func (f *form) choice(path string, s v1alpha1.Select) bool {
 	if s.NUMA != nil && *s.NUMA < 0 {
 		f.fail(path+".numa", "%d: want the number of a NUMA node, 0 or more", *s.NUMA)
 	}
+	if s.ACPIIndex != nil && *s.ACPIIndex < 1 {
+		f.fail(path+".acpiIndex", "%d: want the number that firmware gives to a built-in PF, 1 or more", *s.ACPIIndex)
+	}
+	// A list that came out empty is a list of nothing, and not a wish left out.
+	f.filled(path+".pfNames", s.PFNames == nil, len(s.PFNames))
+	f.filled(path+".addresses", s.Addresses == nil, len(s.Addresses))
+	f.filled(path+".handles", s.Handles == nil, len(s.Handles))
 	for i, name := range s.PFNames {
 		if !isNetdevName(name) {
 			f.fail(fmt.Sprintf("%s.pfNames[%d]", path, i), "%q: want the name of an uplink netdev, for example ens1f0np0", name)
@@ -85,6 +92,13 @@ func (f *form) choice(path string, s v1alpha1.Select) bool {
 		}
 	}
 	return len(f.problems) == before
+}
+
+// filled refuses a list that is there and empty: left out it would be any.
+func (f *form) filled(path string, left bool, n int) {
+	if !left && n == 0 {
+		f.fail(path, "it is an empty list, which nothing fits: want at least one value, or the field left out")
+	}
 }
 
 func notPCI(address string) error {

@@ -117,25 +117,3 @@ func TestB07NamesAreWhole(t *testing.T) {
 		}
 	}
 }
-
-func TestPoolPFs(t *testing.T) {
-	doc := decoded(t, `
-  pools:
-  - {name: a, pfs: ["ens2f0#0-3"], select: {vendor: 15b3, device: "1017"}, range: "0-1,4"}
-  - {name: b, select: {numa: 0}}
-  - {name: c, pfs: [bond0]}
-`)
-	if _, err := Resolve(doc, node()); err != nil {
-		t.Fatal(err)
-	}
-	want := [][]string{
-		{"ens2f0#0-3", "pci/0000:03:00.0#0-1,4", "pci/0000:03:00.1#0-1,4"},
-		{"pci/0000:03:00.0", "pci/0000:03:00.1"},
-		{"bond0"},
-	}
-	for i, p := range doc.Spec.Pools {
-		if d := cmp.Diff(want[i], PoolPFs(p, node())); d != "" {
-			t.Errorf("%s: %s", p.Name, d)
-		}
-	}
-}

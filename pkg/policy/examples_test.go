@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"sluice.dev/sluice/deviceplugin"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/host/sim"
 	"sluice.dev/sluice/pkg/nic"
@@ -96,16 +95,12 @@ func resolve(t *testing.T, file string, state nic.State) nic.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var texts []deviceplugin.Text
-	for _, p := range doc.Spec.Pools {
-		texts = append(texts, deviceplugin.Text{Name: p.Name, Prefix: p.Prefix, PFs: policy.PoolPFs(p, state), Driver: p.Driver, RDMA: p.RDMA})
-	}
-	pools, err := deviceplugin.Resolve(texts, state, spec)
+	pools, err := policy.Pools(doc, state, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range pools {
-		if !slices.ContainsFunc(p.Select, func(s deviceplugin.Selector) bool { return state.PF(s.PF) != nil }) {
+		if !slices.ContainsFunc(p.Select, func(s nic.Pick) bool { return state.PF(s.PF) != nil }) {
 			t.Errorf("pool %s has no PF of this machine", p)
 		}
 	}

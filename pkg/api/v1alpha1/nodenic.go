@@ -47,6 +47,7 @@ type NodeNICSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Bonds []Bond `json:"bonds,omitempty"`
 	RDMA  *RDMA  `json:"rdma,omitempty"`
+	// +kubebuilder:validation:MaxItems=256
 	Pools []Pool `json:"pools,omitempty"`
 
 	// Probe is what must hold after a change for it to stay.
@@ -70,32 +71,6 @@ type RDMA struct {
 	//
 	// +kubebuilder:validation:Enum=shared;exclusive
 	Netns string `json:"netns,omitempty"`
-}
-
-// Pool is a set of VFs that pods ask for by name.
-type Pool struct {
-	// Name of the resource, without prefix.
-	Name string `json:"name"`
-
-	// Prefix of the resource; sluice.dev when left out.
-	Prefix string `json:"prefix,omitempty"`
-
-	// PFs are named as in PF.PF, each with an optional #RANGE of VF indexes:
-	// 0000:03:00.0#0-3,7. The name of a bond stands for each of its PFs, with the
-	// range for each.
-	PFs []string `json:"pfs,omitempty"`
-
-	// Select adds the PFs that it chooses, Range says which of their VFs. Left
-	// out: all.
-	Select *Select `json:"select,omitempty"`
-	Range  string  `json:"range,omitempty"`
-
-	// Driver limits the pool to VFs bound so: kernel or vfio-pci. Left out:
-	// kernel.
-	Driver string `json:"driver,omitempty"`
-
-	// RDMA offers only VFs with an RDMA device, and gives pods its device files.
-	RDMA bool `json:"rdma,omitempty"`
 }
 
 // Probe is what must hold after a change. If it does not within the timeout, the

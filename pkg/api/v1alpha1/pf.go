@@ -134,6 +134,12 @@ type Select struct {
 	//
 	// +kubebuilder:validation:MaxLength=64
 	Driver string `json:"driver,omitempty"`
+
+	// ACPIIndex is the number that firmware gives to a built-in PF (acpi_index), 1
+	// or more.
+	//
+	// +kubebuilder:validation:Minimum=1
+	ACPIIndex *int `json:"acpiIndex,omitempty"`
 }
 
 // VFGroup is what is wanted of a range of a PF's VFs.

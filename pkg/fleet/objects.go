@@ -3,10 +3,8 @@ package fleet
 import (
 	"fmt"
 	"reflect"
-	"strings"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
-	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/policy"
 )
 
@@ -81,72 +79,14 @@ func resource(p v1alpha1.Pool) string {
 	return p.Prefix + "/" + p.Name
 }
 
-// shared notes VFs that two pools of different policies have, whatever their
-// priorities: a VF is given away once.
+// shared notes devices that two pools of different policies have, whatever their
+// priorities: each is given away once.
 func (w *wishing) shared(a, b offered) {
 	if a.policy == b.policy {
 		return
 	}
-	for _, x := range w.picks(a.pool) {
-		for _, y := range w.picks(b.pool) {
-			if both, yes := x.vfs.Shared(y.vfs); yes && x.pf == y.pf {
-				w.fail(fmt.Errorf("policies %q and %q: %s: VFs %s are in pool %s and in pool %s: want each VF in one pool",
-					a.policy, b.policy, x.pf, stretch(both), resource(a.pool), resource(b.pool)), a.policy, b.policy)
-			}
-		}
+	for _, both := range policy.Shared(w.spec.Bonds, a.pool, b.pool, w.state) {
+		w.fail(fmt.Errorf("policies %q and %q: %s is in pool %s and in pool %s: want each in one pool",
+			a.policy, b.policy, both, resource(a.pool), resource(b.pool)), a.policy, b.policy)
 	}
-}
-
-func stretch(r nic.Range) string {
-	if r.Last == nic.MaxVFIndex {
-		return fmt.Sprintf("from %d on", r.First)
-	}
-	return r.String()
-}
-
-// pick is VFs of a PF.
-type pick struct {
-	pf  nic.Handle
-	vfs nic.Ranges
-}
-
-// picks reads what a pool selects; what is wrong in it is said by who offers it.
-func (w *wishing) picks(p v1alpha1.Pool) []pick {
-	var out []pick
-	for _, text := range policy.PoolPFs(p, w.state) {
-		name, ranges, _ := strings.Cut(text, "#")
-		vfs, err := nic.ParseRanges(ranges)
-		if err != nil {
-			continue
-		}
-		for _, h := range w.handles(name) {
-			out = append(out, pick{h, vfs})
-		}
-	}
-	return out
-}
-
-// handles is the PF of that name, or the PFs of the bond of that name.
-func (w *wishing) handles(name string) []nic.Handle {
-	if pf, err := policy.FindPF(w.state, name); err == nil {
-		return []nic.Handle{pf.Handle}
-	}
-	var out []nic.Handle
-	for _, b := range w.spec.Bonds {
-		if b.Name != name {
-			continue
-		}
-		for _, member := range b.PFs {
-			if pf, err := policy.FindPF(w.state, member); err == nil {
-				out = append(out, pf.Handle)
-			}
-		}
-		return out
-	}
-	for _, b := range w.state.Bonds {
-		if b.Name == name {
-			return b.Members
-		}
-	}
-	return nil
 }

@@ -202,7 +202,7 @@ func TestB51PoliciesOverTheSameVFs(t *testing.T) {
 				"blue":  "{pfs: [{pf: ens1f0, numVfs: 8}], pools: [{name: fast, pfs: ['ens1f0#0-5']}]}",
 				"green": "{priority: 3, pools: [{name: slow, select: {vendor: 15b3}, range: 4-7}]}",
 			},
-			`policies "green" and "blue": pci/0000:03:00.0: VFs 4-5 are in pool sluice.dev/slow and in pool sluice.dev/fast: want each VF in one pool`,
+			`policies "green" and "blue": VF 4-5 of pci/0000:03:00.0 is in pool sluice.dev/slow and in pool sluice.dev/fast: want each in one pool`,
 		},
 		"a pool in two ways": {
 			map[string]string{

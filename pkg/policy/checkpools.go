@@ -115,16 +115,11 @@ type claim struct {
 // overlaps finds devices that two picks have, be they of one pool or of two.
 func overlaps(pools []nic.Pool, state *nic.State) []poolProblem {
 	var out []poolProblem
-	type of struct {
-		kind nic.PoolKind
-		pf   nic.Handle
-	}
-	claims := map[of][]claim{}
+	claims := map[nic.Handle][]claim{}
 	for i, p := range pools {
 		for _, s := range p.Select {
-			key := of{cmp.Or(p.Kind, nic.PoolOfVFs), s.PF}
 			mine := claim{i, p, s}
-			for _, c := range claims[key] {
+			for _, c := range claims[s.PF] {
 				what := c.shared(mine, state)
 				switch {
 				case what == "":
@@ -134,7 +129,7 @@ func overlaps(pools []nic.Pool, state *nic.State) []poolProblem {
 					out = append(out, poolProblem{i, fmt.Sprintf("pools %s and %s both want %s of %s: want each in one pool", c.pool, p, what, s.PF)})
 				}
 			}
-			claims[key] = append(claims[key], mine)
+			claims[s.PF] = append(claims[s.PF], mine)
 		}
 	}
 	return out
@@ -144,6 +139,9 @@ func overlaps(pools []nic.Pool, state *nic.State) []poolProblem {
 // state tells; without it, or of one that is not there, they say nothing.
 func (c claim) shared(o claim, state *nic.State) string {
 	both, yes := c.pick.Indexes.Shared(o.pick.Indexes)
+	if c.pick.PF != o.pick.PF || !c.pool.IsOf(cmp.Or(o.pool.Kind, nic.PoolOfVFs)) {
+		return ""
+	}
 	if !yes || c.pool.Filter.Apart(o.pool.Filter) {
 		return ""
 	}

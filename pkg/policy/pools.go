@@ -31,6 +31,24 @@ func Pools(doc *v1alpha1.NodeNIC, state nic.State, wanted nic.Spec) ([]nic.Pool,
 	return pools, nil
 }
 
+// Shared says which devices of the observed node two pools have both, beside bonds
+// that are wanted: "VF 2-3 of pci/0000:03:00.0". What is wrong with either is for
+// Resolve to say.
+func Shared(bonds []v1alpha1.Bond, a, b v1alpha1.Pool, state nic.State) []string {
+	r := newResolver(bonds, state)
+	r.bonds(bonds)
+	var out []string
+	one, two := r.pool("", a), r.pool("", b)
+	for _, s := range one.Select {
+		for _, o := range two.Select {
+			if what := (claim{0, one, s}).shared(claim{1, two, o}, &state); what != "" {
+				out = append(out, what+" of "+s.PF.String())
+			}
+		}
+	}
+	return out
+}
+
 func (r *resolver) pools(pools []v1alpha1.Pool) []nic.Pool {
 	before := len(r.problems)
 	out := make([]nic.Pool, 0, len(pools))

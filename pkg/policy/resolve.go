@@ -19,7 +19,7 @@ import (
 // It judges the form alone: words, units, bounds that hold on any device, names,
 // overlaps and counts. What a device or a mode cannot do is for plan.Check.
 func Resolve(doc *v1alpha1.NodeNIC, state nic.State) (nic.Spec, error) {
-	r := resolver{state: state, named: map[nic.Handle]int{}, selected: map[nic.Handle]int{}, bonded: bonded(doc.Spec.Bonds, state)}
+	r := newResolver(doc.Spec.Bonds, state)
 	r.pfs(doc.Spec.PFs)
 	r.bonds(doc.Spec.Bonds)
 	if rdma := doc.Spec.RDMA; rdma != nil {
@@ -32,6 +32,10 @@ func Resolve(doc *v1alpha1.NodeNIC, state nic.State) (nic.Spec, error) {
 		return nic.Spec{}, err
 	}
 	return r.spec, nil
+}
+
+func newResolver(bonds []v1alpha1.Bond, state nic.State) *resolver {
+	return &resolver{state: state, named: map[nic.Handle]int{}, selected: map[nic.Handle]int{}, bonded: bonded(bonds, state)}
 }
 
 type resolver struct {

@@ -30,7 +30,7 @@ func journalCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				e, err := journal.Get(id)
+				e, err := journal.Find(id)
 				if err != nil {
 					return err
 				}

@@ -76,6 +76,53 @@ func (j *Journal) ids() ([]ID, error) {
 	return out, nil
 }
 
+// NoRunError says that a run is not in the journal, and which are. It is
+// fs.ErrNotExist.
+type NoRunError struct {
+	ID   ID
+	Have []ID // ascending
+}
+
+func (e *NoRunError) Error() string {
+	if len(e.Have) == 0 {
+		return fmt.Sprintf("there is no run %s: the journal has none", e.ID)
+	}
+	var parts []string
+	for i, first := 0, 0; i < len(e.Have); i++ {
+		if i+1 < len(e.Have) && e.Have[i+1] == e.Have[i]+1 {
+			continue
+		}
+		part := e.Have[first].String()
+		if i > first {
+			part += " to " + e.Have[i].String()
+		}
+		parts, first = append(parts, part), i+1
+	}
+	return fmt.Sprintf("there is no run %s: want one that the journal has: %s", e.ID, strings.Join(parts, ", "))
+}
+
+// Is makes it fs.ErrNotExist.
+func (e *NoRunError) Is(target error) bool { return target == fs.ErrNotExist }
+
+func (j *Journal) noRun(id ID) error {
+	runs, err := j.List()
+	out := &NoRunError{ID: id}
+	for _, e := range runs {
+		out.Have = append(out.Have, e.ID)
+	}
+	return errors.Join(out, err)
+}
+
+// Find is Get of a run that somebody has named: one that is not there is a
+// *NoRunError.
+func (j *Journal) Find(id ID) (Entry, error) {
+	e, err := j.Get(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = j.noRun(id)
+	}
+	return e, err
+}
+
 // Get returns the run with number id. One that is not there, or that had not
 // begun, is fs.ErrNotExist.
 func (j *Journal) Get(id ID) (Entry, error) {
@@ -142,7 +189,7 @@ func (j *Journal) Interrupted() (*Entry, error) {
 // first of them that did. A later run that cannot be read is an error: nobody knows
 // what it changed.
 func (j *Journal) since(id ID) (before nic.State, spec nic.Spec, err error) {
-	if _, err := j.Get(id); err != nil {
+	if _, err := j.Find(id); err != nil {
 		return before, spec, err
 	}
 	ids, err := j.ids()

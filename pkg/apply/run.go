@@ -155,7 +155,7 @@ func (r *Runner) Resume(ctx context.Context) (Result, error) {
 // where that can be. An id that is not in the journal is fs.ErrNotExist (refused).
 func (r *Runner) Rollback(ctx context.Context, id ID) (Result, error) {
 	return r.rollback(ctx, id, func() (nic.State, nic.Spec, error) {
-		e, err := r.Journal.Get(id)
+		e, err := r.Journal.Find(id)
 		return e.Before, e.Spec, err
 	})
 }

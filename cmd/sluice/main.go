@@ -42,7 +42,8 @@ func main() {
 
 // run is main without the process: tests call it.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
-	root := newRoot()
+	o := &options{}
+	root := newRoot(o)
 	check, begun := root.PersistentPreRunE, false
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		begun = true
@@ -56,18 +57,21 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		return exitReached
 	}
 	fmt.Fprintln(stderr, "sluice: "+err.Error())
+	code := exitRefused
 	var s status
 	switch {
 	case errors.As(err, &s):
-		return s.code
+		code = s.code
 	case !begun:
-		return exitUsage // no such command, or arguments that it does not take
+		code = exitUsage // no such command, or arguments that it does not take
 	}
-	return exitRefused
+	if err := o.refuse(stdout, err, code); err != nil {
+		fmt.Fprintln(stderr, "sluice: "+err.Error())
+	}
+	return code
 }
 
-func newRoot() *cobra.Command {
-	o := &options{}
+func newRoot(o *options) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "sluice",
 		Short:             "NICs with a switch inside: planned, sliced, plugged, and proven in hardware",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -16,6 +17,8 @@ type options struct {
 	sim      string
 	stateDir string
 	output   string
+
+	printed bool // something of the wanted format is on standard output
 }
 
 func (o *options) bind(f *pflag.FlagSet) {
@@ -58,8 +61,24 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
+// refusal is what a program reads that asked for JSON or YAML and gets none of what it
+// asked for.
+type refusal struct {
+	Errors     []string `json:"errors"` // one for each thing that is wrong, as on standard error
+	ExitStatus int      `json:"exitStatus"`
+}
+
+// refuse writes why a command ends with code where nothing has been written yet.
+func (o *options) refuse(w io.Writer, err error, code int) error {
+	if o.printed {
+		return nil
+	}
+	return o.print(w, refusal{strings.Split(err.Error(), "\n"), code}, func(io.Writer) {})
+}
+
 // print writes v in the wanted format; table draws the human one.
 func (o *options) print(w io.Writer, v any, table func(io.Writer)) error {
+	o.printed = true
 	switch o.output {
 	case "json":
 		e := json.NewEncoder(w)

@@ -34,6 +34,7 @@ Exit status: 0 reached, 1 refused and nothing touched, 3 rolled back.`,
 				if err != nil {
 					return apply.Result{}, err
 				}
+				w.warn(cmd.ErrOrStderr())
 				if err := n.probe(ctx, r, w.conduct); err != nil {
 					return apply.Result{}, err
 				}

@@ -22,6 +22,7 @@ func planCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				w.warn(cmd.ErrOrStderr())
 				r := n.runner(nil)
 				r.Drained = drained
 				p, takesOver, err := r.Preview(cmd.Context(), w.spec)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
@@ -19,6 +20,14 @@ type wish struct {
 	conduct policy.Conduct
 	state   nic.State
 	spec    nic.Spec
+	beyond  []string // what pools select that is not there
+}
+
+// warn says what is no fault and may be a slip.
+func (w *wish) warn(out io.Writer) {
+	for _, b := range w.beyond {
+		fmt.Fprintln(out, "sluice: warning:", b)
+	}
 }
 
 // wish reads the document at path ("-": standard input) and resolves it. What it
@@ -58,6 +67,11 @@ func (n *node) wishOf(ctx context.Context, path string, raw []byte) (*wish, erro
 	if w.spec, err = policy.Resolve(w.doc, w.state); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	pools, err := policy.Pools(w.doc, w.state, w.spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	w.beyond = policy.Beyond(pools, w.state, w.spec)
 	return w, nil
 }
 

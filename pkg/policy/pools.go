@@ -31,6 +31,38 @@ func Pools(doc *v1alpha1.NodeNIC, state nic.State, wanted nic.Spec) ([]nic.Pool,
 	return pools, nil
 }
 
+// Beyond says which VFs pools select that are not there, of PFs whose number of VFs
+// wanted leaves as it is. It is no fault of theirs: VFs may be made by others.
+func Beyond(pools []nic.Pool, state nic.State, wanted nic.Spec) []string {
+	var out []string
+	for _, p := range pools {
+		for _, s := range p.Select {
+			pf, w := state.PF(s.PF), wanted.PF(s.PF)
+			if p.IsOf(nic.PoolOfVFs) && pf != nil && (w == nil || w.VFCount == nil) && s.Indexes.Last() >= len(pf.VFs) {
+				out = append(out, fmt.Sprintf("pool %s: it selects VFs up to %d of %s, which has %d", p, s.Indexes.Last(), s.PF, len(pf.VFs)))
+			}
+		}
+	}
+	return out
+}
+
+// within refuses pools that select more VFs of a PF than the document makes.
+func (r *resolver) within(pools []nic.Pool) {
+	for i, p := range pools {
+		for _, s := range p.Select {
+			w := r.spec.PF(s.PF)
+			if !p.IsOf(nic.PoolOfVFs) || w == nil || w.VFCount == nil || s.Indexes.Last() < *w.VFCount {
+				continue
+			}
+			want := "no pool of it, or VFs"
+			if n := *w.VFCount; n > 0 {
+				want = nic.Range{First: 0, Last: n - 1}.String() + " at most, or more VFs"
+			}
+			r.fail(fmt.Sprintf("spec.pools[%d]", i), "it selects VFs up to %d of %s, whose numVfs is %d: want %s", s.Indexes.Last(), s.PF, *w.VFCount, want)
+		}
+	}
+}
+
 // Shared says which devices of the observed node two pools have both, beside bonds
 // that are wanted: "VF 2-3 of pci/0000:03:00.0". What is wrong with either is for
 // Resolve to say.

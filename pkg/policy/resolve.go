@@ -26,7 +26,7 @@ func Resolve(doc *v1alpha1.NodeNIC, state nic.State) (nic.Spec, error) {
 		r.word("spec.rdma.netns", rdma.Netns, string(nic.RDMAShared), string(nic.RDMAExclusive))
 		r.spec.RDMA = nic.RDMAMode(rdma.Netns)
 	}
-	r.pools(doc.Spec.Pools)
+	r.within(r.pools(doc.Spec.Pools))
 	r.conduct(doc.Spec)
 	if err := r.err(); err != nil {
 		return nic.Spec{}, err

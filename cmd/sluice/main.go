@@ -91,6 +91,7 @@ func newRoot(o *options) *cobra.Command {
 		bootCommand(o),
 		agentCommand(o),
 		flowsCommand(o),
+		convertCommand(o),
 	)
 	return root
 }

@@ -29,11 +29,13 @@ type agentRun struct {
 	read    time.Duration // how often FILE is looked at
 	log     *slog.Logger
 
+	sriov *sriovConfig // nil without
+
 	infos, specs string // folders of device information and CDI specs
 }
 
 func agentCommand(o *options) *cobra.Command {
-	a := &agentRun{read: 2 * time.Second}
+	a, sriov := &agentRun{read: 2 * time.Second}, &sriovConfig{}
 	cmd := &cobra.Command{
 		Use:   "agent -f FILE",
 		Short: "Keep the node as FILE wants it and offer its pools to kubelet",
@@ -45,12 +47,19 @@ FILE is followed: when it has changed the node is brought to what it wants now. 
 that is wrong is reported, and the last good one stays in force.
 
 What sluice apply and sluice rollback reach meanwhile is wanted from then on, over
-what FILE says, until FILE is another.`,
+what FILE says, until FILE is another.
+
+With --sriov-config the resources of a configuration of the SR-IOV network device
+plugin are offered as they are, beside the pools of FILE or without one. It is
+followed as well.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(func(n *node) error {
 				a.node = n
 				a.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+				if sriov.file != "" {
+					sriov.log, a.sriov = a.log, sriov
+				}
 				if o.sim != "" { // its devices are none for others to read of
 					a.infos, a.specs = filepath.Join(n.dir, "devinfo"), filepath.Join(n.dir, "cdi")
 				}
@@ -60,6 +69,8 @@ what FILE says, until FILE is another.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&a.file, "file", "f", "", "NodeNIC document")
+	f.StringVar(&sriov.file, "sriov-config", "", "configuration of the SR-IOV network device plugin, JSON, whose resources are offered")
+	f.StringVar(&sriov.prefix, "resource-prefix", "intel.com", "prefix of resources in it that name none")
 	f.StringVar(&a.kubelet, "kubelet-dir", deviceplugin.DefaultDir, "folder of kubelet's device plugin sockets")
 	f.StringVar(&a.infos, "devinfo-dir", deviceplugin.DefaultDeviceInfo, "folder where CNI plugins look for what they were given")
 	f.StringVar(&a.specs, "cdi-dir", deviceplugin.DefaultCDI, "folder where container runtimes look for CDI specs")
@@ -70,6 +81,11 @@ what FILE says, until FILE is another.`,
 func (a *agentRun) run(ctx context.Context) error {
 	if a.every <= 0 {
 		return status{exitUsage, fmt.Errorf("--every %s: want more than nothing", a.every)}
+	}
+	if a.sriov != nil {
+		if _, err := a.sriov.read(); err != nil {
+			return err
+		}
 	}
 	// From before the first look, so that no change falls between.
 	changes, err := a.changes(ctx)
@@ -132,6 +148,7 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 	}
 	var guard sync.WaitGroup
 	guard.Go(func() { g.Run(guarding) })
+	guard.Go(func() { o.follow(guarding, w) })
 	next := a.await(ctx, w)
 	stop()
 	guard.Wait()

@@ -24,6 +24,9 @@ type kept struct {
 	sim  *sim.Sim
 	dir  string
 	file string // the agent's document
+
+	config string // and its configuration of the SR-IOV network device plugin, "" none
+
 	k    *kubelettest.Kubelet
 	kdir string
 
@@ -75,6 +78,9 @@ func (k *kept) agent() (end func()) {
 	a := &agentRun{
 		node: k.node(), file: k.file, kubelet: k.kdir, every: 300 * time.Millisecond, read: 20 * time.Millisecond,
 		log: slog.New(slog.NewTextHandler(k, nil)),
+	}
+	if k.config != "" {
+		a.sriov = &sriovConfig{file: k.config, prefix: "acme.com", log: a.log}
 	}
 	var run sync.WaitGroup
 	run.Go(func() {

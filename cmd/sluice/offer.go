@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"sync"
 
 	"sluice.dev/sluice/deviceplugin"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
-	"sluice.dev/sluice/pkg/policy"
 )
 
 // offer is an agent's pools at kubelet.
@@ -26,9 +24,9 @@ func (a *agentRun) offer(ctx context.Context, w *wanted) (*offer, error) {
 	if err != nil {
 		return nil, err
 	}
-	pools, err := policy.Pools(w.doc, state, w.spec)
+	pools, err := a.pools(w.doc, state, w.spec)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.file, err)
+		return nil, err
 	}
 	o := &offer{agentRun: a}
 	if o.plugin, err = deviceplugin.New(a.pluginConfig(pools)); err != nil {
@@ -79,7 +77,7 @@ func (o *offer) want(w *wanted) func(nic.State) (nic.Spec, error) {
 		if err != nil {
 			return spec, err
 		}
-		pools, err := policy.Pools(w.doc, state, spec)
+		pools, err := o.pools(w.doc, state, spec)
 		if err == nil {
 			err = o.plugin.SetPools(pools)
 		}

@@ -73,7 +73,7 @@ func (a *agentRun) takenPath() string { return filepath.Join(a.node.dir, "agent.
 // begin brings the node to what is wanted. An interrupted run needs no step of its
 // own: this one takes it over.
 func (a *agentRun) begin(ctx context.Context) (*wanted, error) {
-	raw, err := readDocument(a.file)
+	raw, err := a.document()
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (a *agentRun) takeUp(ctx context.Context, next *wanted) *wanted {
 func (a *agentRun) await(ctx context.Context, w *wanted) *wanted {
 	var seen, tried os.FileInfo // as it was at the last look, and when it was last read
 	said, at := "", time.Time{}
-	if a.file == "-" {
+	if a.file == "-" || a.file == "" {
 		<-ctx.Done()
 		return nil
 	}
@@ -196,7 +196,7 @@ func (a *agentRun) await(ctx context.Context, w *wanted) *wanted {
 
 // other reads the document; nil if it is the one in force.
 func (a *agentRun) other(ctx context.Context, w *wanted) (*wanted, error) {
-	raw, err := readDocument(a.file)
+	raw, err := a.document()
 	if err != nil || digest(raw) == w.taken.Document {
 		return nil, err
 	}

@@ -54,6 +54,7 @@ func tryPage(t *testing.T, sim, text string) {
 		if n := regexp.MustCompile(`exit status (\d)`).FindStringSubmatch(note); n != nil {
 			want, _ = strconv.Atoi(n[1])
 		}
+		command, into, _ := strings.Cut(command, " > ")
 		args := strings.Fields(command)
 		for i, a := range args {
 			if strings.HasSuffix(a, ".yaml") {
@@ -63,6 +64,11 @@ func tryPage(t *testing.T, sim, text string) {
 		stdout, _ := c.want(want, args...)
 		if want == exitReached && stdout == "" {
 			t.Errorf("sluice %s says nothing", command)
+		}
+		if into = strings.TrimSpace(into); into != "" {
+			if err := os.WriteFile(filepath.Join(dir, into), []byte(stdout), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if commands == 0 {

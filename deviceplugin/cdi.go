@@ -52,15 +52,16 @@ func cdiFile(p nic.Pool) string {
 
 const cdiFileOf = "sluice-"
 
-// specOf is the spec of p on n. A device that has no files now, but is in use, has
-// those of old: its container may be started again.
+// specOf is the spec of p on n, of what pods may get. A device that has no files now,
+// or is unhealthy, but in use has those of old: its container may be started again.
 func specOf(p nic.Pool, n Node, devices []Device, old cdiSpec) cdiSpec {
 	out := cdiSpec{Version: cdiVersion, Kind: cdiKind(p), Devices: []cdiDevice{}}
 	for _, d := range devices {
 		g, problem := give(p, n, d)
-		if problem != "" {
+		if problem != "" || !d.Healthy() {
 			i := slices.IndexFunc(old.Devices, func(o cdiDevice) bool { return o.Name == d.ID })
-			if d.Healthy() && i >= 0 {
+			inUse := d.Healthy() || n.Held != nil && n.Held(p.Resource(), d.ID)
+			if i >= 0 && inUse {
 				out.Devices = append(out.Devices, old.Devices[i])
 			}
 			continue

@@ -70,6 +70,8 @@ func (o on) sfProblem(f *nic.SF) string {
 		return "no driver is attached"
 	case !f.Rep.Exists():
 		return "no representor"
+	case len(f.Failing) > 0:
+		return fmt.Sprintf("devlink health reporter %s is in error", strings.Join(f.Failing, ", "))
 	case f.InUse() != "" || o.held(f.Device):
 		return ""
 	case !f.Netdev.Exists():

@@ -44,8 +44,31 @@ type bench struct {
 // start runs a plugin until the test ends.
 func start(t *testing.T, node Node, tune func(*Plugin), pools ...nic.Pool) *bench {
 	t.Helper()
+	return startWith(t, node, nil, tune, pools...)
+}
+
+// beside are folders of the test's own, below that of the kubelet's socket.
+func (b *bench) beside(name string) string { return filepath.Join(b.dir, name) }
+
+// everywhere has all that a node has: the watcher's folder, PodResources, and the
+// folders of files.
+func everywhere(b *bench, c *Config) {
+	c.Registry, c.PodResources = b.beside("r"), b.beside("p/kubelet.sock")
+	c.DeviceInfo, c.CDI = b.beside("devinfo"), b.beside("cdi")
+}
+
+func startWith(t *testing.T, node Node, configure func(*bench, *Config), tune func(*Plugin), pools ...nic.Pool) *bench {
+	t.Helper()
 	b := &bench{t: t, dir: shortDir(t), changes: make(chan host.Change, 1), node: node, logged: &lines{}}
-	p, err := New(Config{
+	b.run(configure, tune, pools...)
+	return b
+}
+
+// run runs a plugin, the first or a later one in the same folders.
+func (b *bench) run(configure func(*bench, *Config), tune func(*Plugin), pools ...nic.Pool) {
+	t, node := b.t, b.node
+	t.Helper()
+	config := Config{
 		Dir: b.dir, Pools: pools,
 		Observe: func(context.Context) (nic.State, error) {
 			b.mu.Lock()
@@ -63,7 +86,11 @@ func start(t *testing.T, node Node, tune func(*Plugin), pools ...nic.Pool) *benc
 		},
 		Exists: node.Exists,
 		Log:    slog.New(slog.NewTextHandler(b.logged, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	}
+	if configure != nil {
+		configure(b, &config)
+	}
+	p, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +118,6 @@ func start(t *testing.T, node Node, tune func(*Plugin), pools ...nic.Pool) *benc
 			t.Logf("the plugin logged last:\n%s", b.logged.tail(3000))
 		}
 	})
-	return b
 }
 
 // shortDir is a folder in which sockets' paths are short enough.
@@ -115,7 +141,9 @@ func (b *bench) change(f func(*Node)) {
 
 func (b *bench) kubelet(o kubelettest.Options) *kubelettest.Kubelet {
 	b.t.Helper()
-	o.Dir = b.dir
+	if o.Dir == "" {
+		o.Dir = b.dir
+	}
 	k, err := kubelettest.Start(o)
 	if err != nil {
 		b.t.Fatal(err)

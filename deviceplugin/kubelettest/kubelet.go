@@ -32,7 +32,14 @@ import (
 type Options struct {
 	Dir    string // made if it is not there
 	Legacy bool   // one connection a resource, whoever ends it: kubelets up to 1.36
-	Spare  bool   // remove only kubelet.sock at the start, as when a kubelet listens anew
+
+	// Registry is the folder of its plugin watcher; "" none. It is made.
+	Registry string
+
+	// PodResources is where it serves that API; "" nowhere.
+	PodResources string
+
+	Spare bool // remove only kubelet.sock at the start, as when a kubelet listens anew
 
 	// Refuse is why every registration fails; the error names the socket, too, as
 	// a kubelet's does.
@@ -55,6 +62,9 @@ type Kubelet struct {
 	server   *grpc.Server
 	running  sync.WaitGroup
 
+	unwatch   context.CancelFunc
+	resources *grpc.Server // of PodResources; nil none
+
 	telling sync.Mutex // keeps calls of Changed in order
 
 	mu            sync.Mutex
@@ -68,6 +78,9 @@ type Kubelet struct {
 	allocated     map[string]map[string]bool
 	registrations map[string]int
 	refusals      int
+	pods          []Pod
+	asked         int  // how often List was
+	blind         bool // see Blind
 }
 
 // Start removes the sockets in the folder, as every start of a kubelet does, and
@@ -96,6 +109,21 @@ func Start(o Options) (*Kubelet, error) {
 	}
 	api.RegisterRegistrationServer(k.server, k)
 	k.running.Go(func() { _ = k.server.Serve(l) }) // ends with Stop or Kill
+	ctx, cancel := context.WithCancel(context.Background())
+	k.unwatch = cancel
+	if o.Registry != "" {
+		if err := os.MkdirAll(o.Registry, 0o750); err != nil {
+			k.Stop()
+			return nil, err
+		}
+		k.running.Go(func() { k.watch(ctx) })
+	}
+	if o.PodResources != "" {
+		if err := k.servePods(); err != nil {
+			k.Stop()
+			return nil, err
+		}
+	}
 	return k, nil
 }
 
@@ -131,7 +159,11 @@ func (k *Kubelet) end(tidy bool) {
 	for _, c := range open {
 		k.disconnect(c)
 	}
+	k.unwatch()
 	k.server.Stop()
+	if k.resources != nil {
+		k.resources.Stop()
+	}
 	k.running.Wait()
 }
 
@@ -151,19 +183,26 @@ func (k *Kubelet) Register(ctx context.Context, r *api.RegisterRequest) (*api.Em
 		k.change()
 		return nil, fmt.Errorf("%s: %s", r.Endpoint, k.options.Refuse)
 	}
-	c := newClient(r.ResourceName, filepath.Join(k.options.Dir, r.Endpoint))
-	if err := k.admit(c); err != nil {
+	if err := k.meet(ctx, newClient(r.ResourceName, filepath.Join(k.options.Dir, r.Endpoint))); err != nil {
 		return nil, err
+	}
+	return &api.Empty{}, nil
+}
+
+// meet connects to a plugin, and takes lists from it until its stream ends.
+func (k *Kubelet) meet(ctx context.Context, c *client) error {
+	if err := k.admit(c); err != nil {
+		return err
 	}
 	if err := k.connect(ctx, c); err != nil {
 		k.mu.Lock()
 		k.forget(c)
 		k.mu.Unlock()
 		c.close()
-		return nil, err
+		return err
 	}
 	k.running.Go(func() { k.follow(c) })
-	return &api.Empty{}, nil
+	return nil
 }
 
 func isExtendedResource(name string) bool {
@@ -368,6 +407,28 @@ func (k *Kubelet) WaitRefusals(n int, limit time.Duration) error {
 		case <-changed:
 		case <-over.C:
 			return fmt.Errorf("%d registrations were refused within %v, want %d", refusals, limit, n)
+		}
+	}
+}
+
+// WaitAsked returns when List was asked n times more, or with an error after limit.
+func (k *Kubelet) WaitAsked(n int, limit time.Duration) error {
+	k.mu.Lock()
+	n += k.asked
+	k.mu.Unlock()
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	for {
+		k.mu.Lock()
+		asked, changed := k.asked, k.changed
+		k.mu.Unlock()
+		if asked >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			return fmt.Errorf("who has what was asked %d times within %v, want %d", asked, limit, n)
 		}
 	}
 }

@@ -27,6 +27,7 @@ func (j join) subfunctions(h nic.Handle, address string) []nic.SF {
 				continue
 			}
 			f.Device, f.Away = d.Name, d.Away
+			f.Failing = j.devices[nic.Handle{Bus: "auxiliary", Name: d.Name}].Failing
 			if own := j.byParent[d.Name]; len(own) > 0 {
 				f.Netdev = own[0].Netdev
 			}

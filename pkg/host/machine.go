@@ -92,12 +92,16 @@ type Function struct {
 	Autoprobe bool
 	VFVectors int // of a PF: sriov_vf_total_msix, interrupts that its VFs share; 0 not said
 
+	VFDevice  string // of a PF: the device id of its VFs; "" not said
+	ACPIIndex int    // of a PF: as of nic.PF
+
 	Path string // of a PF: where it hangs, as of nic.PF
 
 	// Away: a netdev of this function exists in another network namespace (its
 	// net/ directory is there, and empty here).
 	Away       bool
-	IOMMUGroup int // -1: none
+	IOMMUGroup int    // -1: none
+	VFIO       string // as of nic.VF
 
 	// Netdevs is the ifindexes of its netdevs in this namespace, in order. Only
 	// PCI.Function tells.
@@ -156,6 +160,10 @@ type DevlinkDevice struct {
 	Serial  string      // info: serial_number; "" when not said
 	Driver  string
 	MaxSFs  int // resource max_local_SFs (mlx5); 0 when not said
+
+	// Failing is the health reporters of the device and of its ports that are in
+	// state error, by name.
+	Failing []string
 
 	Firmware string // info: fw.version, running; "" when not said
 	PSID     string // info: fw.psid, the card's variant; "" when not said
@@ -336,7 +344,7 @@ type Bond struct {
 // Settings is what functions have beyond what other parts of the machine set
 // (nic.Setting).
 type Settings interface {
-	// Read fills in Settings and Limits of all functions in s, by lists of the
+	// Read fills in Settings, Limits and VDPA of all functions in s, by lists of the
 	// whole machine. What a function does not offer as it is now, is absent.
 	Read(ctx context.Context, s *nic.State) error
 

@@ -240,6 +240,7 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 		Handle: h, Vendor: f.Vendor, Device: f.Device, Product: f.Product, Serial: f.Serial,
 		Driver: f.Driver, NUMA: f.NUMA, Eswitch: d.Eswitch,
 		TotalVFs: f.TotalVFs, Autoprobe: f.Autoprobe, VFVectors: f.VFVectors,
+		VFDevice: f.VFDevice, ACPIIndex: f.ACPIIndex, Failing: d.Failing,
 		Firmware: d.Firmware, PSID: d.PSID, Path: f.Path, MaxSFs: d.MaxSFs,
 	}
 	if d.Serial != "" {
@@ -268,7 +269,7 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 func (j join) vf(f Function, rep representor, uplink Link, mode nic.Eswitch) nic.VF {
 	v := nic.VF{
 		Index: f.VFIndex, Address: f.Address, Driver: f.Driver, Away: f.Away,
-		IOMMUGroup: f.IOMMUGroup, Rep: rep.Representor,
+		IOMMUGroup: f.IOMMUGroup, VFIO: f.VFIO, Failing: j.devices[nic.PCI(f.Address)].Failing, Rep: rep.Representor,
 	}
 	if own := j.byParent[f.Address]; len(own) > 0 {
 		v.Netdev = own[0].Netdev

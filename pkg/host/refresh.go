@@ -62,7 +62,7 @@ func (r refresh) driver(v *nic.VF) error {
 	if err != nil {
 		return err
 	}
-	v.Driver, v.Away, v.IOMMUGroup, v.Netdev = f.Driver, f.Away, f.IOMMUGroup, nic.Netdev{}
+	v.Driver, v.Away, v.IOMMUGroup, v.VFIO, v.Netdev = f.Driver, f.Away, f.IOMMUGroup, f.VFIO, nic.Netdev{}
 	if len(f.Netdevs) > 0 {
 		v.Netdev.Ifindex = f.Netdevs[0]
 	}

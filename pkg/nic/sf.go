@@ -34,6 +34,8 @@ type SF struct {
 	RDMA     []string `json:"rdma,omitempty"`
 	Settings Settings `json:"settings,omitempty"`
 	Limits   Limits   `json:"limits,omitempty"`
+
+	Failing []string `json:"failing,omitempty"` // as of a VF
 }
 
 // InUse says why an SF must not be taken away; "" if it is free.

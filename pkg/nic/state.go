@@ -238,7 +238,7 @@ func (p PF) Clone() PF {
 	}
 	for i := range p.SFs {
 		f := &p.SFs[i]
-		f.RDMA = slices.Clone(f.RDMA)
+		f.RDMA, f.Failing = slices.Clone(f.RDMA), slices.Clone(f.Failing)
 		f.Settings, f.Limits = maps.Clone(f.Settings), maps.Clone(f.Limits)
 	}
 	return p

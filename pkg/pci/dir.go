@@ -3,6 +3,7 @@ package pci
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -119,6 +120,21 @@ func (r *reader) list(d dir) ([]string, error) {
 			b = b[used:]
 		}
 	}
+}
+
+// first gives the first name in the directory name in d; "" when there is none.
+func (r *reader) first(d dir, name string) string {
+	fd, err := d.openAt(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return ""
+	}
+	inner := dir(fd)
+	defer inner.close()
+	names, err := r.list(inner)
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+	return slices.Min(names)
 }
 
 // peek says whether the directory name in d is there, and whether anything is in

@@ -28,10 +28,14 @@ type Function struct {
 	Autoprobe bool
 	VFVectors int // of a PF: sriov_vf_total_msix, interrupts that its VFs share; 0 not said
 
+	VFDevice  string // of a PF: the device id of its VFs (sriov_vf_device); "" not said
+	ACPIIndex int    // of a PF: acpi_index; 0 not said
+
 	Path string // of a PF: the bridges above it, "pci0000:00/0000:00:01.0"; "" not said
 
-	Away       bool // net/ is there, and empty in the mount's namespace
-	IOMMUGroup int  // -1: none
+	Away       bool   // net/ is there, and empty in the mount's namespace
+	IOMMUGroup int    // -1: none
+	VFIO       string // the name under vfio-dev/ of one bound to vfio-pci; "" none
 
 	Netdevs []int // ifindexes of its netdevs, in order; only Sys.Function tells
 }

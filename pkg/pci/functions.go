@@ -202,6 +202,9 @@ func (s *Sys) virtfns(r *reader, devices dir, pf Function, vfs map[string]vf) bo
 
 func virtfn(i int) string { return "virtfn" + strconv.Itoa(i) }
 
+// vfioPCI is the driver that hands functions to programs.
+const vfioPCI = "vfio-pci"
+
 // function reads one function. Of one that is known as a VF, what only PFs have
 // is not looked for. Of one that is no network controller nothing is filled in.
 func (s *Sys) function(r *reader, devices dir, address string, isVF bool) (f Function, network, ok bool) {
@@ -229,6 +232,9 @@ func (s *Sys) function(r *reader, devices dir, address string, isVF bool) (f Fun
 			f.IOMMUGroup = n
 		}
 	}
+	if f.Driver == vfioPCI {
+		f.VFIO = r.first(d, "vfio-dev")
+	}
 	if f.Driver != "" {
 		there, filled := r.peek(d, "net")
 		f.Away = there && !filled
@@ -240,7 +246,11 @@ func (s *Sys) function(r *reader, devices dir, address string, isVF bool) (f Fun
 		f.NumVFs = r.number(d, "sriov_numvfs", 0)
 		f.Autoprobe = r.number(d, "sriov_drivers_autoprobe", 0) == 1
 		f.VFVectors = r.number(d, "sriov_vf_total_msix", 0)
+		if b, ok := r.read(d, "sriov_vf_device"); ok {
+			f.VFDevice = hexDigits(b, 4)
+		}
 	}
+	f.ACPIIndex = r.number(d, "acpi_index", 0)
 	f.Path = r.place(devices, address)
 	if s.vpd != nil {
 		f.Product, f.Serial = s.vpd.read(d, address)

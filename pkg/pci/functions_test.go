@@ -47,6 +47,8 @@ func TestFunctions(t *testing.T) {
 	if err := os.Remove(tr.path(other, "iommu_group")); err != nil {
 		t.Fatal(err)
 	}
+	tr.file(pf+"/sriov_vf_device", "101e\n")
+	tr.file(pf+"/acpi_index", "3\n")
 	away := "devices/pci0000:00/" + vfAddress("0000:03:00.0", 1) + "/net/v1"
 	if err := os.Remove(tr.path(away)); err != nil {
 		t.Fatal(err)
@@ -56,7 +58,7 @@ func TestFunctions(t *testing.T) {
 	want := []Function{{
 		Address: "0000:03:00.0", Vendor: "15b3", Device: "101d", Driver: "mlx5_core", NUMA: 1, VFIndex: -1,
 		Product: "ConnectX-6 Dx EN adapter card", Serial: "MT2116X09299",
-		TotalVFs: 16, NumVFs: 2, Autoprobe: true, VFVectors: 640, Path: "pci0000:00", IOMMUGroup: 42,
+		TotalVFs: 16, NumVFs: 2, Autoprobe: true, VFVectors: 640, VFDevice: "101e", ACPIIndex: 3, Path: "pci0000:00", IOMMUGroup: 42,
 	}, {
 		Address: "0000:05:00.0", Vendor: "8086", Device: "10c9", NUMA: 1, VFIndex: -1, Path: "pci0000:00", IOMMUGroup: -1,
 	}, {
@@ -86,6 +88,19 @@ func TestFunctions(t *testing.T) {
 	}
 	if d := cmp.Diff(want, functions(t, New(tr.root, false))); d != "" {
 		t.Errorf("without VPD: want (-), got (+):\n%s", d)
+	}
+}
+
+// A function bound to vfio-pci has a device file of its own beside its group's.
+func TestVFIODevice(t *testing.T) {
+	tr := newTree(t)
+	d := tr.function("0000:05:00.0", "15B3", "101E", "20000", "vfio-pci")
+	if got := functions(t, New(tr.root, false)); got[0].VFIO != "" {
+		t.Errorf("a kernel without such files: %q", got[0].VFIO)
+	}
+	tr.mkdir(d + "/vfio-dev/vfio3")
+	if got := functions(t, New(tr.root, false)); got[0].VFIO != "vfio3" {
+		t.Errorf("got %q", got[0].VFIO)
 	}
 }
 

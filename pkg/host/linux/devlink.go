@@ -37,15 +37,37 @@ func (e eswitches) Devices(ctx context.Context) ([]host.DevlinkDevice, error) {
 	if err != nil {
 		return nil, fail("list", "devlink devices", err)
 	}
+	failing := e.failing(ctx)
 	out := make([]host.DevlinkDevice, 0, len(handles))
 	for _, h := range handles {
 		if err := begin(ctx, "list", "devlink devices"); err != nil {
 			return nil, err
 		}
-		out = append(out, e.device(ctx, h))
+		d := e.device(ctx, h)
+		d.Failing = failing[h]
+		out = append(out, d)
 	}
 	slices.SortFunc(out, func(a, b host.DevlinkDevice) int { return a.Handle.Compare(b.Handle) })
 	return out, nil
+}
+
+// failing is the reporters in state error, from one list. Where it cannot be read
+// none is known of.
+func (e eswitches) failing(ctx context.Context) map[nic.Handle][]string {
+	if e.brief {
+		return nil
+	}
+	reporters, err := e.devlink.Reporters(ctx)
+	if err != nil {
+		return nil
+	}
+	out := map[nic.Handle][]string{}
+	for _, r := range reporters {
+		if r.State == "error" && !slices.Contains(out[r.Handle], r.Name) {
+			out[r.Handle] = append(out[r.Handle], r.Name)
+		}
+	}
+	return out
 }
 
 func (e eswitches) device(ctx context.Context, h nic.Handle) host.DevlinkDevice {

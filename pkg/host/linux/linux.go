@@ -108,7 +108,7 @@ func Open(o Options) (*Machine, error) {
 		GPUs:    gpus{sys: functions},
 		Netns:   namespaces{home: home},
 		Settings: settings{
-			eswitches: e, links: l, ethtool: et, vdpa: vd, bus: vdpa.Sys{Root: o.Sys},
+			eswitches: e, links: l, ethtool: et, vdpa: vd, bus: vdpa.Sys{Root: o.Sys}, dev: o.Dev,
 		},
 		Watch: watch{home: home, devlink: dl},
 		Boot:  bootID(o.Proc),

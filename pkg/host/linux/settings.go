@@ -19,6 +19,7 @@ type settings struct {
 	ethtool   *ethtool.Client
 	vdpa      *vdpa.Client
 	bus       vdpa.Sys
+	dev       string // device files
 }
 
 // Read takes each list once, whatever the number of functions: interfaces with
@@ -64,7 +65,9 @@ func (s settings) Read(ctx context.Context, state *nic.State) error {
 		p := &state.PFs[i]
 		take(&p.Settings, &p.Limits, t.pf(*p))
 		for j := range p.VFs {
-			take(&p.VFs[j].Settings, &p.VFs[j].Limits, t.vf(*p, p.VFs[j]))
+			v := &p.VFs[j]
+			take(&v.Settings, &v.Limits, t.vf(*p, *v))
+			v.VDPA = t.devices[nic.PCI(v.Address)]
 		}
 		for j := range p.SFs {
 			take(&p.SFs[j].Settings, &p.SFs[j].Limits, t.sf(*p, p.SFs[j]))
@@ -157,6 +160,11 @@ func (s settings) listVDPA(ctx context.Context, t *told) {
 	for _, d := range devices {
 		if _, ok := t.vdpa[d.Parent]; ok {
 			t.vdpa[d.Parent] = vdpaValue(s.bus.Driver(d.Name))
+			one := nic.VDPADevice{Name: d.Name}
+			if file := s.bus.File(d.Name); file != "" {
+				one.File = s.dev + "/" + file
+			}
+			t.devices[d.Parent] = one
 		}
 	}
 }
@@ -187,7 +195,9 @@ func (s settings) ReadVF(ctx context.Context, pf *nic.PF, vf int) error {
 		return refuse(op, pf.Handle.String(), 0, noVF(*pf, vf))
 	}
 	v := &pf.VFs[vf]
-	take(&v.Settings, &v.Limits, s.tellVF(ctx, *pf, *v, everything).vf(*pf, *v))
+	t := s.tellVF(ctx, *pf, *v, everything)
+	take(&v.Settings, &v.Limits, t.vf(*pf, *v))
+	v.VDPA = t.devices[nic.PCI(v.Address)]
 	return nil
 }
 

@@ -42,6 +42,7 @@ type told struct {
 	channels  map[int]ethtool.Channels
 	rings     map[int]ethtool.Rings
 	vdpa      map[nic.Handle]string // nic.VDPA's value of what can have such a device
+	devices   map[nic.Handle]nic.VDPADevice
 }
 
 func newTold() *told {
@@ -50,7 +51,7 @@ func newTold() *told {
 		ports: map[portID]devlink.Port{}, rates: map[portID]devlink.Rate{},
 		links: map[int]rtnl.Link{}, vfs: map[int]map[int]rtnl.VF{},
 		tc: map[int]ethtool.Feature{}, channels: map[int]ethtool.Channels{}, rings: map[int]ethtool.Rings{},
-		vdpa: map[nic.Handle]string{},
+		vdpa: map[nic.Handle]string{}, devices: map[nic.Handle]nic.VDPADevice{},
 	}
 }
 

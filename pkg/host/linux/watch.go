@@ -79,7 +79,7 @@ func inHome(home *netnsFile, f func() error) error {
 // needs come by modules of their own: umad's (user_mad.c, class infiniband_mad), and
 // rdma_cm and vfio's (ucma.c, vfio/container.c, both misc).
 func subsystems() []string {
-	return []string{"pci", "auxiliary", "net", "infiniband", "infiniband_verbs", "infiniband_mad", "misc", "vdpa"}
+	return []string{"pci", "auxiliary", "net", "infiniband", "infiniband_verbs", "infiniband_mad", "misc", "vdpa", "vhost-vdpa", "vfio-dev"}
 }
 
 // listen opens all monitors or none. A kernel without devlink has nothing to tell

@@ -47,7 +47,7 @@ func (s *Sim) functions() []host.Function {
 		f := host.Function{
 			Address: p.Address, Vendor: card.vendor, Device: card.device, Product: card.product,
 			Driver: p.Driver, NUMA: p.NUMA, VFIndex: -1,
-			TotalVFs: p.TotalVFs, NumVFs: len(p.VFs), Autoprobe: p.Autoprobe,
+			VFDevice: card.vfDevice, TotalVFs: p.TotalVFs, NumVFs: len(p.VFs), Autoprobe: p.Autoprobe,
 			Away: away[pfID(i)], IOMMUGroup: s.group(i, -1),
 		}
 		if !card.devlinkInfo {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"syscall"
 
 	"sluice.dev/sluice/pkg/nic"
@@ -94,7 +95,9 @@ func (s settings) Read(ctx context.Context, st *nic.State) error {
 			}
 			p.Settings, p.Limits = fill(pfID(f))
 			for j := range p.VFs {
-				p.VFs[j].Settings, p.VFs[j].Limits = fill(vfID(f, p.VFs[j].Index))
+				v := &p.VFs[j]
+				v.Settings, v.Limits = fill(vfID(f, v.Index))
+				v.VDPA = vdpaDevice(f, *v)
 			}
 			for j := range p.SFs {
 				p.SFs[j].Settings, p.SFs[j].Limits = fill(sfID(f, p.SFs[j].Num))
@@ -112,8 +115,21 @@ func (s settings) ReadVF(ctx context.Context, p *nic.PF, v int) error {
 			return op.fail(syscall.ENODEV)
 		}
 		p.VFs[v].Settings, p.VFs[v].Limits = s.look(t, s.knobs())
+		p.VFs[v].VDPA = vdpaDevice(s.byHandle(p.Handle), p.VFs[v])
 		return nil
 	})
+}
+
+// vdpaDevice is the device that the setting tells of.
+func vdpaDevice(f int, v nic.VF) nic.VDPADevice {
+	name := "vdpa:" + v.Address
+	switch v.Settings[nic.VDPA] {
+	case "vhost":
+		return nic.VDPADevice{Name: name, File: "/dev/vhost-vdpa-" + strconv.Itoa(f*maxVFsOfAny+v.Index)}
+	case "virtio":
+		return nic.VDPADevice{Name: name}
+	}
+	return nic.VDPADevice{}
 }
 
 // knobs is the table, made once.

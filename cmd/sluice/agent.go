@@ -173,10 +173,13 @@ func (a *agentRun) change(ctx context.Context, w *wanted) (apply.Result, error) 
 		return w.want(state)
 	})
 	if result.Outcome != apply.Refused {
-		a.take(w, alone, result.Committed)
+		a.take(w, alone && result.Uncommitted == nil, result.Committed)
 	}
 	if result.Journal != nil {
 		a.log.Error("the journal is not whole", "error", result.Journal)
+	}
+	if result.Uncommitted != nil {
+		a.log.Error("what was reached is not committed for the next boot", "error", result.Uncommitted)
 	}
 	var refused *apply.RefusedError
 	if err != nil && !errors.As(err, &refused) {

@@ -19,7 +19,8 @@ func applyCommand(o *options) *cobra.Command {
 		Short: "Do the plan; what fails goes back to what was before",
 		Long: `Do the plan of FILE, or with --resume finish what an interrupted run wanted.
 
-Exit status: 0 reached, 1 refused and nothing touched, 3 rolled back.`,
+Exit status: 0 reached, 1 refused and nothing touched, 3 rolled back, 4 reached but
+not committed for the next boot.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if resume == (file != "") {
@@ -61,21 +62,27 @@ func (o *options) change(cmd *cobra.Command, do func(context.Context, *node, *ap
 		if result.Outcome == "" || result.Outcome == apply.Refused {
 			return err
 		}
-		if perr := o.print(out, result, func(w io.Writer) { ending(w, result) }); perr != nil {
+		if perr := o.print(out, result, func(w io.Writer) { ending(w, result, t.foreseen()) }); perr != nil {
 			err = errors.Join(err, perr)
 		}
 		if result.Journal != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "sluice: the journal is not whole:", result.Journal)
 		}
 		if err != nil {
+			if result.Uncommitted != nil {
+				err = errors.Join(err, fmt.Errorf("what was reached of the others is not committed: %w", result.Uncommitted))
+			}
 			return status{exitRolledBack, err}
+		}
+		if result.Uncommitted != nil {
+			return status{exitUnwritten, fmt.Errorf("reached, and not committed: the next boot will not make it so: %w", result.Uncommitted)}
 		}
 		return nil
 	})
 }
 
 // ending is the last line of a run.
-func ending(w io.Writer, r apply.Result) {
+func ending(w io.Writer, r apply.Result, foreseen int) {
 	steps := 0
 	for _, s := range r.Scopes {
 		steps += s.Steps
@@ -85,8 +92,12 @@ func ending(w io.Writer, r apply.Result) {
 		fmt.Fprintln(w, "nothing to do: the node is as wanted")
 		return
 	case r.TookOver != 0:
-		fmt.Fprintf(w, "run %s, taking over the interrupted run %s: %s, %d steps\n", r.ID, r.TookOver, r.Outcome, steps)
-		return
+		fmt.Fprintf(w, "run %s, taking over the interrupted run %s: %s, %d steps", r.ID, r.TookOver, r.Outcome, steps)
+	default:
+		fmt.Fprintf(w, "run %s: %s, %d steps", r.ID, r.Outcome, steps)
 	}
-	fmt.Fprintf(w, "run %s: %s, %d steps\n", r.ID, r.Outcome, steps)
+	if r.Outcome == apply.Reached && steps < foreseen {
+		fmt.Fprintf(w, " of %d foreseen: the others were not needed", foreseen)
+	}
+	fmt.Fprintln(w)
 }

@@ -79,7 +79,9 @@ func TestUnreadableRecord(t *testing.T) {
 	if _, stderr := c.want(exitRefused, "apply", "-f", doc); !strings.Contains(stderr, "unreadable record") {
 		t.Errorf("refused with %q, want the record named", stderr)
 	}
-	c.want(exitReached, "plan", "-f", doc, "--drain-done")
+	if out, _ := c.want(exitReached, "plan", "-f", doc, "--drain-done"); !strings.Contains(out, "remove all VFs of pci/0000:03:00.0  (drain)") || !strings.Contains(out, "impact: drain") {
+		t.Errorf("the plan takes a VF from whoever is gone, and says\n%s", out)
+	}
 	c.want(exitReached, "apply", "-f", doc, "--drain-done")
 	if n := len(c.observe()[0].PFs[0].VFs); n != 0 {
 		t.Errorf("%d VFs, want none", n)

@@ -20,6 +20,7 @@ const (
 	exitRefused    = 1 // the input or the question was wrong; nothing was touched
 	exitUsage      = 2
 	exitRolledBack = 3 // something failed on the way; what was touched is back, or said not to be
+	exitUnwritten  = 4 // reached, and not committed: the next boot will not make it so
 )
 
 // status is an error that chooses the exit status.

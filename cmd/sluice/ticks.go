@@ -22,6 +22,20 @@ type ticks struct {
 	at       map[nic.Handle]int
 }
 
+// foreseen is how many steps of the run there were to be; 0 when that is not known.
+// A plan supposes the worst of what a driver gives anew: what is already as wanted
+// when it is there needs no step.
+func (t *ticks) foreseen() int {
+	if t == nil {
+		return 0
+	}
+	n := 0
+	for _, of := range t.of {
+		n += of
+	}
+	return n
+}
+
 func newTicks(w io.Writer) *ticks {
 	f, isFile := w.(*os.File)
 	return &ticks{

@@ -91,12 +91,10 @@ func (j *Journal) commit(reached nic.Spec) (nic.Spec, error) {
 	return all, spaceError(disk.Replace(j.committedPath(), append(raw, '\n'), 0o600))
 }
 
-func (r *Runner) commit(asked nic.Spec, scopes []scope, out *Result) (err error) {
-	if r.Uncommitted {
-		return nil
+func (r *Runner) commit(asked nic.Spec, scopes []scope, out *Result) {
+	if !r.Uncommitted {
+		out.Committed, out.Uncommitted = r.Journal.commit(reached(asked, scopes, out.Scopes))
 	}
-	out.Committed, err = r.Journal.commit(reached(asked, scopes, out.Scopes))
-	return err
 }
 
 // reached is what of asked is of scopes that are as it wants them.

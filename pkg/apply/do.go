@@ -158,7 +158,11 @@ func (d doer) bond(a plan.Action) error {
 		if pf == nil {
 			return fmt.Errorf("%s: %w", a.PF, fs.ErrNotExist)
 		}
-		return d.m.Bonds.AwaitBond(d.ctx, a.Bond, []int{pf.Uplink.Ifindex})
+		err := d.m.Bonds.AwaitBond(d.ctx, a.Bond, []int{pf.Uplink.Ifindex})
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w; want whoever makes %s to put %s into it, or adopt left out, and sluice makes it", err, a.Bond, pf.Uplink.Name)
+		}
+		return err
 	case plan.AwaitLAG:
 		b := d.state.Bond(a.Bond)
 		if b == nil {

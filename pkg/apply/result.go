@@ -25,6 +25,10 @@ type Result struct {
 	// that was refused, or that commits nothing.
 	Committed nic.Spec `json:"-"`
 
+	// Uncommitted is why what was reached could not be added to that: the node is
+	// as it says, and the next boot will not make it so.
+	Uncommitted error `json:"-"`
+
 	// Probe is why the node was not left in what had been reached.
 	Probe error `json:"-"`
 
@@ -41,10 +45,11 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	type plain Result
 	return json.Marshal(struct {
 		plain
-		Probe   string `json:"probe,omitempty"`
-		Still   string `json:"still,omitempty"`
-		Journal string `json:"journal,omitempty"`
-	}{plain(r), text(r.Probe), text(r.Still), text(r.Journal)})
+		Uncommitted string `json:"uncommitted,omitempty"`
+		Probe       string `json:"probe,omitempty"`
+		Still       string `json:"still,omitempty"`
+		Journal     string `json:"journal,omitempty"`
+	}{plain(r), text(r.Uncommitted), text(r.Probe), text(r.Still), text(r.Journal)})
 }
 
 // ScopeResult is how one PF ended.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,9 +222,7 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 	}
 	if len(o.plan().Steps) == 0 && !ends {
 		out := unchanged(o.scopes)
-		if err := r.commit(o.asked, o.scopes, &out); err != nil {
-			return refuse(err)
-		}
+		r.commit(o.asked, o.scopes, &out)
 		return out, nil
 	}
 	entry := o.entry(kind, of)
@@ -238,7 +237,7 @@ func (r *Runner) run(ctx context.Context, kind Kind, of ID, open *Entry, want fu
 		out.TookOver = open.ID
 	}
 	j.all(ctx, o.scopes, o.plans, &out)
-	j.lost = errors.Join(j.lost, r.commit(o.asked, o.scopes, &out))
+	r.commit(o.asked, o.scopes, &out)
 	lost := w.end(out.outcome(), out.err())
 	if lost != nil {
 		// Without an end the next run would take this one for interrupted, and go
@@ -271,14 +270,16 @@ func (r *Runner) observe(ctx context.Context) (state nic.State, err error) {
 	return state, err
 }
 
-// free forgets who uses what.
+// free makes what is in use free, and notes that it was.
 func free(s *nic.State) {
 	for i := range s.PFs {
-		for v := range s.PFs[i].VFs {
-			s.PFs[i].VFs[v].Owner, s.PFs[i].VFs[v].Away = "", false
+		for j := range s.PFs[i].VFs {
+			v := &s.PFs[i].VFs[j]
+			v.Gone, v.Owner, v.Away = cmp.Or(v.InUse(), v.Gone), "", false
 		}
-		for f := range s.PFs[i].SFs {
-			s.PFs[i].SFs[f].Owner, s.PFs[i].SFs[f].Away = "", false
+		for j := range s.PFs[i].SFs {
+			f := &s.PFs[i].SFs[j]
+			f.Gone, f.Owner, f.Away = cmp.Or(f.InUse(), f.Gone), "", false
 		}
 	}
 }

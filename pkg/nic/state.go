@@ -124,6 +124,10 @@ type VF struct {
 	// Owner says who holds the VF by sluice's own record ("" nobody).
 	Owner string `json:"owner,omitempty"`
 
+	// Gone is why it would be in use, had not somebody said that whoever used it is
+	// gone: taking it is still what a drain is for.
+	Gone string `json:"-"`
+
 	// Netns is the path of the namespace that the netdev is in, where somebody has
 	// looked for it; "" the host's, or not known.
 	Netns string `json:"netns,omitempty"`

@@ -71,7 +71,7 @@ func (c *checker) existing(b string, want nic.BondSpec, have nic.Bond) {
 	}
 	switch {
 	case want.Adopt && want.Mode != "" && want.Mode != have.Mode:
-		c.add(b, fmt.Sprintf("is to be adopted in mode %s, and is %s", want.Mode, have.Mode), "the mode that whoever makes it gives it")
+		c.add(b, fmt.Sprintf("is to be adopted in mode %s, and is %s", want.Mode, have.Mode), fmt.Sprintf("mode %s here, or %s where it is made", have.Mode, want.Mode))
 	case !want.Adopt && !have.Ours && differs(want, have):
 		c.add(b, fmt.Sprintf("is there already, made by somebody else, as %s", describe(have)), "the same, or adopt: true and its maker to change it")
 	}

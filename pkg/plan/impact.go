@@ -50,7 +50,7 @@ func (i *Impact) UnmarshalText(b []byte) error {
 // Impact answers what s means in state, the one that it is to be done in.
 func (s Step) Impact(state nic.State) Impact {
 	switch {
-	case len(s.Takes(state)) > 0:
+	case len(s.Takes(state)) > 0, s.takesGone(state):
 		return Drain
 	case s.flaps(state):
 		return LinkFlap
@@ -90,6 +90,18 @@ func (s Step) Takes(state nic.State) []Use {
 		}
 	}
 	return out
+}
+
+// takesGone says whether s takes a VF or SF from somebody who is said to be gone.
+func (s Step) takesGone(state nic.State) bool {
+	return slices.ContainsFunc(s.touches(state), func(f function) bool {
+		if f.vf != nil {
+			v := vfAt(&state, *f.vf)
+			return v != nil && v.Gone != ""
+		}
+		v := sfAt(&state, *f.sf)
+		return v != nil && v.Gone != ""
+	})
 }
 
 // VFs lists the VFs in state that s changes or takes, in use or not.

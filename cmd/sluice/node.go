@@ -5,13 +5,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sluice.dev/sluice/cni/record"
@@ -48,32 +48,22 @@ func (o *options) open() (*node, error) {
 	return &node{machine: m.Machine, dir: dir, close: m.Close}, nil
 }
 
-// openSim opens the simulated machine kept in dir, or makes it by spec.
+// openSim opens the simulated machine kept in dir, or makes it by spec. Each change is
+// in the file at once: other commands may work on it at the same time.
 func openSim(spec, dir string) (*node, error) {
 	made, err := sim.Parse(spec)
 	if err != nil {
 		return nil, fmt.Errorf("--sim: %w\n%s", err, sim.Usage)
 	}
-	path := filepath.Join(dir, "machine.json")
-	kept, err := sim.Load(path)
-	switch {
-	case err == nil:
-		made = kept
-	case !errors.Is(err, fs.ErrNotExist):
+	if err := made.Keep(filepath.Join(dir, "machine.json"), crashed); err != nil {
 		return nil, fmt.Errorf("%w; remove it to start from --sim anew", err)
 	}
-	before := made.Writes()
-	return &node{machine: made.Machine(), dir: dir, close: func() error {
-		// Who only looked must not undo what another command saved meanwhile.
-		if made.Writes() == before {
-			return nil
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		return made.Save(path)
-	}}, nil
+	return &node{machine: made.Machine(), dir: dir, close: func() error { return nil }}, nil
 }
+
+// crashed ends the process as kill -9 does, with the exit status that shells give it:
+// --sim has a fault with crash=on.
+func crashed() { os.Exit(128 + int(syscall.SIGKILL)) }
 
 // simDir is the folder of one simulated machine: each --sim has its own.
 func simDir(cache, spec string) string {

@@ -45,10 +45,11 @@
 // vDPA device, SFs of ice, LAG of ice.
 //
 // Everything that the kernel draws by chance (MAC addresses) is drawn from a
-// seed, so a machine built twice from one spec behaves alike to the last ifindex.
+// seed, so a machine built twice from one spec behaves alike to the last ifindex. Only
+// the name of its boot is another each time.
 //
 // Faults: Inject makes chosen operations fail, before or after their effect, or
 // ends the process in the midst of one (see Fault). Delay lets netdevs appear
-// late. Clone and Save keep a machine for later. Stranger changes it as another
+// late. Clone and Save keep a machine for later, Keep lets processes share it. Stranger changes it as another
 // program would; Watch tells of every change.
 package sim

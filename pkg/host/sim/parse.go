@@ -27,7 +27,7 @@ const Usage = `SPEC is a simulated machine: terms joined by "+", each NAME or NA
                    lag=DURATION|never (until hardware has a bond) rdma=shared|exclusive
                    rdmaboot=shared|exclusive settings=on|off
   fail             makes a change fail: write=N verb=TEXT object=TEXT skip=N times=N errno=EIO
-                   text=TEXT after=on|off crash=on|off
+                   text=TEXT after=on|off crash=on|off (ends the process, as kill -9)
   random           a machine by chance: seed=N; alone
 or @FILE, a machine that was saved. Examples: mlx5:cards=1,vfs=16   igb+mlx5:numvfs=4,mode=switchdev
   mlx5:mode=switchdev+bond:name=bond0,members=0.0/0.1   mlx5+uses:port=1,what=default-route`

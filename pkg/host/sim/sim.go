@@ -18,6 +18,7 @@ import (
 
 // Sim is a simulated machine. All methods may be called from several goroutines.
 type Sim struct {
+	place   *place // nil: it is kept nowhere
 	mu      sync.Mutex
 	st      state
 	clock   Clock
@@ -445,11 +446,17 @@ func (s hand) attempt(ctx context.Context, op *Op, plan func() (func(), error)) 
 	if err := ctx.Err(); err != nil {
 		return op.fail(err)
 	}
+	release, err := s.alone()
+	if err != nil {
+		return op.fail(err)
+	}
+	defer release()
 	s.work()
 	change, err := plan()
 	if s.stranger {
 		if err == nil && change != nil {
 			s.change(*op, change)
+			err = s.put()
 		}
 		return op.fail(err)
 	}
@@ -469,6 +476,9 @@ func (s hand) attempt(ctx context.Context, op *Op, plan func() (func(), error)) 
 		if fault != nil {
 			err = s.strike(*op, fault)
 		}
+	}
+	if kept := s.put(); err == nil {
+		err = op.fail(kept)
 	}
 	op.Err = err
 	s.log = append(s.log, *op)
@@ -521,6 +531,9 @@ func (s hand) read(ctx context.Context, op string, f func() error) error {
 		return o.fail(ErrCrashed)
 	}
 	if err := ctx.Err(); err != nil {
+		return o.fail(err)
+	}
+	if err := s.reread(); err != nil {
 		return o.fail(err)
 	}
 	s.work()

@@ -1,15 +1,14 @@
 package devlink
 
 import (
-	"context"
 	"errors"
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"sluice.dev/sluice/pkg/netlink/netnstest"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -114,28 +113,14 @@ func TestMonitorInLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	hear := func(what string, ok func(Event) bool) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for {
-			list, err := m.Next(ctx)
-			if err != nil {
-				t.Fatalf("waiting for %s: %v", what, err)
-			}
-			if slices.ContainsFunc(list, ok) {
-				return
-			}
-		}
-	}
 	if err := c.SetParam(h, "enable_roce", DriverInit, Value{Type: Bool, Number: 1}); err != nil {
 		t.Fatal(err)
 	}
-	hear("a parameter", func(e Event) bool { return e.Handle == h && e.Subject == OfParam && !e.Gone })
+	netnstest.Hear(t, "a parameter", m.Next, func(e Event) bool { return e.Handle == h && e.Subject == OfParam && !e.Gone })
 	if err := c.Reload(h); err != nil {
 		t.Fatal(err)
 	}
-	hear("a port", func(e Event) bool { return e.Subject == OfPort && e.Port != nil && !e.Gone })
+	netnstest.Hear(t, "a port", m.Next, func(e Event) bool { return e.Subject == OfPort && e.Port != nil && !e.Gone })
 }
 
 // The card says for how many SFs it has room.

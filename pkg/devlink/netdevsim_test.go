@@ -1,18 +1,18 @@
 package devlink
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sluice.dev/sluice/pkg/netlink"
+	"sluice.dev/sluice/pkg/netlink/netnstest"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -177,18 +177,11 @@ func TestMonitorOfNetdevsim(t *testing.T) {
 			t.Fatal(err)
 		}
 		missing := map[uint32]bool{128: true, 129: true}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for len(missing) > 0 {
-			list, err := m.Next(ctx)
-			if err != nil {
-				t.Fatalf("%s mode: nothing was heard of ports %v: %v", mode, missing, err)
+		netnstest.Hear(t, fmt.Sprintf("both ports, in %s mode", mode), m.Next, func(e Event) bool {
+			if e.Handle == h && e.Subject == OfPort && e.Port != nil && e.Gone == (mode == nic.Legacy) {
+				delete(missing, *e.Port)
 			}
-			for _, e := range list {
-				if e.Handle == h && e.Subject == OfPort && e.Port != nil && e.Gone == (mode == nic.Legacy) {
-					delete(missing, *e.Port)
-				}
-			}
-		}
+			return len(missing) == 0
+		})
 	}
 }

@@ -1,8 +1,8 @@
 package rtnl
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -116,17 +116,7 @@ func TestMonitor(t *testing.T) {
 	defer m.Close()
 	hear := func(want Event) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for {
-			list, err := m.Next(ctx)
-			if err != nil {
-				t.Fatalf("waiting for %+v: %v", want, err)
-			}
-			if slices.Contains(list, want) {
-				return
-			}
-		}
+		netnstest.Hear(t, fmt.Sprintf("%+v", want), m.Next, func(e Event) bool { return e == want })
 	}
 	a, b := netnstest.Veth(t, ns, "a", "b")
 	hear(Event{Subject: OfLink, Ifindex: a, Name: "a"})

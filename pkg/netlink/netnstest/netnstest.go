@@ -1,9 +1,13 @@
-// Package netnstest gives tests network namespaces of their own.
+// Package netnstest gives tests network namespaces of their own, and waits for what a
+// monitor hears.
 package netnstest
 
 import (
+	"context"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -83,6 +87,23 @@ func Veth(t testing.TB, ns *os.File, name, peer string) (a, b int) {
 		t.Fatalf("make %s and %s: %v", name, peer, err)
 	}
 	return ifindex(t, c, name), ifindex(t, c, peer)
+}
+
+// Hear waits, a minute at the most, until next gives an event that is wanted; what says
+// which.
+func Hear[E any](t testing.TB, what string, next func(context.Context) ([]E, error), wanted func(E) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		list, err := next(ctx)
+		if err != nil {
+			t.Fatalf("waiting for %s: %v", what, err)
+		}
+		if slices.ContainsFunc(list, wanted) {
+			return
+		}
+	}
 }
 
 func ifindex(t testing.TB, c *netlink.Conn, name string) int {

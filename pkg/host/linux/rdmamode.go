@@ -66,12 +66,30 @@ func (r rdma) SetMode(ctx context.Context, m nic.RDMAMode) error {
 		return nil
 	}
 	if err == nil {
-		err = r.client.SetShared(m == nic.RDMAShared)
+		err = r.setShared(ctx, m == nic.RDMAShared)
 	}
 	if errors.Is(err, unix.EBUSY) {
 		return refuse(op, rdmaObject, unix.EBUSY, fmt.Errorf("there are other network namespaces: %w", unix.EBUSY))
 	}
 	return fail(op, rdmaObject, err)
+}
+
+// setShared waits for network namespaces that nobody has any more: the kernel counts
+// them until it has cleaned up behind them, which a worker of its own does
+// (net/core/net_namespace.c, cleanup_net).
+func (r rdma) setShared(ctx context.Context, shared bool) error {
+	var refusal error
+	err := until(ctx, limit(0), func() (string, error) {
+		refusal = r.client.SetShared(shared)
+		if errors.Is(refusal, unix.EBUSY) && !otherNamespaces() {
+			return "a network namespace is still there", nil
+		}
+		return "", refusal
+	})
+	if errors.Is(err, unix.ETIMEDOUT) {
+		return refusal
+	}
+	return err
 }
 
 // modeFile is ours among the settings of modprobe(8), whose last word counts. Its

@@ -160,6 +160,11 @@ func valid(t *testing.T, document any) {
 	if _, err := policy.Resolve(read, ports()); err != nil {
 		t.Errorf("the document is refused on a node: %v\n%s", err, asYAML(t, doc))
 	}
+	// A policy may choose nodes that have nothing of it.
+	other := nic.State{PFs: []nic.PF{{Handle: nic.PCI("0000:17:00.0"), Vendor: "8086", Device: "1592", Driver: "ice", Uplink: nic.Netdev{Name: "eno1", Ifindex: 2}}}}
+	if _, err := policy.Resolve(read, other); err != nil {
+		t.Errorf("the document is refused on a node with other cards: %v\n%s", err, asYAML(t, doc))
+	}
 }
 
 func validNetwork(t *testing.T, d NetworkAttachmentDefinition) {
@@ -184,5 +189,50 @@ func validNetwork(t *testing.T, d NetworkAttachmentDefinition) {
 	}
 	if got.Name != d.Metadata.Name {
 		t.Errorf("the network is called %q, its definition %q", got.Name, d.Metadata.Name)
+	}
+}
+
+// Case B51: two policies that want the same VFs are both told of it, with names and
+// indexes; so are ranges that cannot be.
+func TestB51(t *testing.T) {
+	policy := func(name string, priority, vfs int, pf string) string {
+		return fmt.Sprintf(`
+---
+apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovNetworkNodePolicy
+metadata: {name: %s, namespace: sriov}
+spec: {resourceName: %s, nodeSelector: {}, priority: %d, numVfs: %d, nicSelector: {pfNames: ["%s"]}}`, name, name, priority, vfs, pf)
+	}
+	for _, c := range []struct {
+		name, text string
+		want       []string // in the lines of what is refused; none: it is taken
+	}{
+		{"apart", policy("a", 10, 8, "ens1f0#0-3") + policy("b", 10, 8, "ens1f0#4-7"), nil},
+		{"overlapping", policy("a", 10, 8, "ens1f0#0-5") + policy("b", 10, 8, "ens1f0#4-7"), []string{
+			"SriovNetworkNodePolicy sriov/a: spec.nicSelector: with SriovNetworkNodePolicy sriov/b: both want VF 4-5 of ens1f0",
+			"SriovNetworkNodePolicy sriov/b: spec.nicSelector: with SriovNetworkNodePolicy sriov/a: both want VF 4-5 of ens1f0",
+		}},
+		{"all and some", policy("a", 10, 8, "ens1f0") + policy("b", 10, 8, "ens1f0#4-7"), []string{"both want VF 4-7 of ens1f0"}},
+		{"by priority", policy("a", 10, 8, "ens1f0#0-5") + policy("b", 20, 8, "ens1f0#4-7"), nil},
+		{"beyond numVfs", policy("a", 10, 4, "ens1f0#0-4"), []string{`"ens1f0#0-4": numVfs is 4: want VFs from 0 to 3`}},
+		{"backwards", policy("a", 10, 8, "ens1f0#5-4"), []string{`"5-4"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			result := Convert([]Input{{"in.yaml", []byte(c.text)}}, Options{})
+			var refused []string
+			for _, n := range result.Notes {
+				if n.Verdict == Refused {
+					refused = append(refused, n.String())
+				}
+			}
+			if len(c.want) == 0 && len(refused) > 0 || len(c.want) > 0 && len(result.Documents) > 0 {
+				t.Errorf("%d documents, refused:\n%s", len(result.Documents), strings.Join(refused, "\n"))
+			}
+			for _, w := range c.want {
+				if !strings.Contains(strings.Join(refused, "\n"), w) {
+					t.Errorf("want %q in:\n%s", w, strings.Join(refused, "\n"))
+				}
+			}
+		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (s *set) pool(by *nodePolicy, picks []pick) v1alpha1.Pool {
 	t := by.pool
 	out := v1alpha1.Pool{
-		Name: t.resource, Prefix: s.operatorPrefix(), RDMA: t.rdma, VDPA: t.vdpa,
+		Name: t.resource, Prefix: s.operatorPrefix(), Optional: true, RDMA: t.rdma, VDPA: t.vdpa,
 		VhostNet: t.vhostNet, ExcludeTopology: t.excludeTopology,
 	}
 	if t.driver != kernelDriver {
@@ -247,7 +247,7 @@ func (s selector) filter() nic.Filter {
 // pool is the pool of a resource with that selector.
 func (s selector) pool(r *resource) v1alpha1.Pool {
 	out := v1alpha1.Pool{
-		Name: r.name, Prefix: r.prefix, RDMA: s.rdma, VDPA: s.vdpa, VhostNet: s.vhostNet,
+		Name: r.name, Prefix: r.prefix, Optional: len(s.ports) > 0, RDMA: s.rdma, VDPA: s.vdpa, VhostNet: s.vhostNet,
 		ExcludeTopology: r.excludeTopology,
 	}
 	if r.sf {

@@ -145,10 +145,11 @@ func (r *resolver) poolForm(path string, p v1alpha1.Pool) {
 
 // picks finds the PFs of a pool.
 func (r *resolver) picks(path string, p v1alpha1.Pool) []nic.Pick {
-	var out []nic.Pick
+	out := []nic.Pick{} // a pool may have nothing to choose from, and is there with nothing
 	for i, text := range p.PFs {
 		picks, err := ParsePicks(text, r.state, r.spec)
-		if err != nil {
+		var none *NoPFError
+		if err != nil && (!p.Optional || !errors.As(err, &none)) {
 			r.fail(fmt.Sprintf("%s.pfs[%d]", path, i), "%v", err)
 		}
 		if p.Type == string(nic.PoolOfHCAs) && strings.Contains(text, "#") {
@@ -171,7 +172,7 @@ func (r *resolver) picks(path string, p v1alpha1.Pool) []nic.Pick {
 			return out
 		}
 		chosen := choose(*p.Select, r.state)
-		if len(chosen) == 0 {
+		if len(chosen) == 0 && !p.Optional {
 			r.fail(path+".select", "it chooses no PF: want values that one has; this node has %s", describePFs(r.state))
 		}
 		for _, pf := range chosen {

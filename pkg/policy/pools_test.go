@@ -162,6 +162,25 @@ func TestPoolsOfSelectors(t *testing.T) {
 	}
 }
 
+// An optional pool has what there is of what it names and chooses, be it nothing;
+// what no node can have is refused all the same.
+func TestOptionalPools(t *testing.T) {
+	got := pools(t, `
+  pools:
+  - {name: a, pfs: ["ens2f0#0-3", "nothere#0-3"], optional: true}
+  - {name: b, select: {pfNames: [nothere]}, optional: true}
+`, node())
+	if d := cmp.Diff([]string{"pci/0000:41:00.0#0-3", ""}, []string{picks(got[0]), picks(got[1])}); d != "" {
+		t.Error(d)
+	}
+	for _, pfs := range []string{"nothere#", "nothere#3-1", "0000:AF:00.0"} {
+		doc := &v1alpha1.NodeNIC{Spec: v1alpha1.NodeNICSpec{Pools: []v1alpha1.Pool{{Name: "a", PFs: []string{pfs}, Optional: true}}}}
+		if _, err := Pools(doc, node(), nic.Spec{}); err == nil || !strings.Contains(err.Error(), "spec.pools[0].pfs[0]") {
+			t.Errorf("%s: got %v, want a refusal", pfs, err)
+		}
+	}
+}
+
 // Case B53: a selector that is mistyped, empty or of nothing is an error or selects
 // nothing, and never more than was meant.
 func TestB53NothingIsNotEverything(t *testing.T) {

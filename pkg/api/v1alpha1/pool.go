@@ -40,6 +40,10 @@ type Pool struct {
 	Select *Select `json:"select,omitempty"`
 	Range  string  `json:"range,omitempty"`
 
+	// Optional: it is no error if a PF that PFs names is not there, or if Select
+	// chooses none. So one policy can be of nodes with different cards.
+	Optional bool `json:"optional,omitempty"`
+
 	// Filter is what each device must be besides. Without PFs and Select it is
 	// asked of those of every PF.
 	Filter *Filter `json:"filter,omitempty"`

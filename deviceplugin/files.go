@@ -31,8 +31,12 @@ type gift struct {
 	info  deviceInfo
 }
 
-// name adds a file under a key of about, and to the files.
+// add adds a file under a key of about, and to the files. Who only asks what is
+// missing has no gift, nil.
 func (g *gift) add(topic, key string, f File) {
+	if g == nil {
+		return
+	}
 	g.tell(topic, key, f.Container)
 	if !slices.Contains(g.files, f) {
 		g.files = append(g.files, f)
@@ -40,6 +44,9 @@ func (g *gift) add(topic, key string, f File) {
 }
 
 func (g *gift) tell(topic, key, value string) {
+	if g == nil {
+		return
+	}
 	if g.about[topic] == nil {
 		g.about[topic] = map[string]string{}
 	}
@@ -55,29 +62,36 @@ func newGift(id string) gift {
 // giveVF says what a VF brings along, or what is missing.
 func (o on) giveVF(v *nic.VF) (g gift, problem string) {
 	g = newGift(v.Address)
+	g.info = o.infoOfVF(v)
+	return g, o.ofVF(&g, v)
+}
+
+func (o on) ofVF(g *gift, v *nic.VF) (problem string) {
 	if nic.DriverOf(v.Driver) == nic.DriverVFIO {
-		problem = o.addVFIO(&g, v)
+		problem = o.addVFIO(g, v)
 	} else {
-		problem = o.addRDMA(&g, v.RDMA)
+		problem = o.addRDMA(g, v.RDMA)
 	}
 	if problem == "" && o.pool.VDPA != "" {
-		problem = o.addVDPA(&g, v)
+		problem = o.addVDPA(g, v)
 	}
 	if problem == "" {
-		problem = o.addVhostNet(&g)
+		problem = o.addVhostNet(g)
 	}
-	g.info = o.infoOfVF(v)
-	return g, problem
+	return problem
 }
 
 func (o on) giveSF(f *nic.SF) (g gift, problem string) {
 	g = newGift(f.Device)
-	problem = o.addRDMA(&g, f.RDMA)
-	if problem == "" {
-		problem = o.addVhostNet(&g)
-	}
 	g.info = o.infoOfSF(f)
-	return g, problem
+	return g, o.ofSF(&g, f)
+}
+
+func (o on) ofSF(g *gift, f *nic.SF) (problem string) {
+	if problem = o.addRDMA(g, f.RDMA); problem == "" {
+		problem = o.addVhostNet(g)
+	}
+	return problem
 }
 
 func (o on) giveHCA() (g gift, problem string) {

@@ -54,7 +54,7 @@ func (o on) vfProblem(v *nic.VF) string {
 	if v.InUse() != "" || o.held(v.Address) {
 		return ""
 	}
-	_, problem := o.giveVF(v)
+	problem := o.ofVF(nil, v)
 	if problem == "" && got == nic.DriverKernel && o.pool.VDPA == "" && !v.Netdev.Exists() {
 		problem = "no netdev"
 	}
@@ -77,8 +77,7 @@ func (o on) sfProblem(f *nic.SF) string {
 	case !f.Netdev.Exists():
 		return "no netdev"
 	}
-	_, problem := o.giveSF(f)
-	return problem
+	return o.ofSF(nil, f)
 }
 
 // hcaProblem says why pods must not share the PF's RDMA device, "" if they may.
@@ -86,8 +85,7 @@ func (o on) hcaProblem() string {
 	if o.node.State.RDMA.Mode == nic.RDMAExclusive {
 		return "RDMA devices belong to one network namespace each: want the RDMA subsystem in mode shared"
 	}
-	_, problem := o.giveHCA()
-	return problem
+	return o.addRDMA(nil, o.pf.RDMA)
 }
 
 func (o on) held(id string) bool {

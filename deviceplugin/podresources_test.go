@@ -236,11 +236,12 @@ func TestDeviceInformation(t *testing.T) {
 		t.Errorf("after the pod: %s", d)
 	}
 	// Nobody to ask: nothing is removed.
+	b.stop()
+	k.Stop()
 	if err := os.WriteFile(filepath.Join(dir, mine[0]), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	age(t, dir)
-	k.Stop()
 	b.plugin.ask(t.Context())
 	if n := len(names(t, dir)); n != 2 {
 		t.Errorf("%v is left while the kubelet is away", names(t, dir))

@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"sluice.dev/sluice/deviceplugin"
+	"sluice.dev/sluice/deviceplugin/kubelettest"
 	"sluice.dev/sluice/pkg/devlink"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
@@ -62,6 +66,99 @@ func BenchmarkWantedInLab(b *testing.B) {
 		fmt.Printf("bench: lab/wanted/steps/%d %d steps (%.2f vs lab/wanted/steps/4)\n",
 			vfs, len(foreseen.Steps), float64(len(foreseen.Steps))/float64(fewest))
 	}
+}
+
+// BenchmarkToldInLab measures how long it takes from a change of the machine, a VF
+// that loses its driver, until kubelet has the list, against one look at the machine.
+func BenchmarkToldInLab(b *testing.B) {
+	const vfs, rounds = 64, 21
+	n := labNode(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	state, err := n.observe(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	doc, err := policy.Decode(fmt.Appendf(nil, `{"apiVersion": "sluice.dev/v1alpha1", "kind": "NodeNIC", "spec": {"pfs": [
+		{"pf": %q, "eswitch": "switchdev", "numVfs": %d}], "pools": [{"name": "fast", "pfs": [%[1]q]}]}}`, state.PFs[0].Handle, vfs))
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec, err := policy.Resolve(doc, state)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pools, err := policy.Pools(doc, state, spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := n.runner(nil).Run(ctx, spec); err != nil {
+		b.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "dp") // sockets' paths are short
+	if err != nil {
+		b.Fatal(err)
+	}
+	told := make(chan int, 100) // healthy devices
+	k, err := kubelettest.Start(kubelettest.Options{Dir: dir, Changed: func(_ string, devices []*api.Device) {
+		healthy := 0
+		for _, d := range devices {
+			if d.Health == api.Healthy {
+				healthy++
+			}
+		}
+		told <- healthy
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	plugin, err := deviceplugin.New(deviceplugin.Config{Dir: dir, Pools: pools, Observe: n.observe, RDMA: n.machine.RDMA.Devices})
+	if err != nil {
+		b.Fatal(err)
+	}
+	changes, err := n.machine.Watch.Changes(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- plugin.Run(ctx, changes) }()
+	b.Cleanup(func() {
+		cancel()
+		<-ended
+		k.Stop()
+		os.RemoveAll(dir)
+	})
+	await := func(healthy int) {
+		for <-told != healthy {
+		}
+	}
+	await(vfs)
+	now, err := n.observe(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	vf := now.PFs[0].VFs[5].Address
+	var looks, took []time.Duration
+	for range rounds {
+		looks = append(looks, timed(func() { _, err = n.observe(ctx) }))
+		if err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, timed(func() {
+			if err := n.machine.PCI.Unbind(ctx, vf); err != nil {
+				b.Fatal(err)
+			}
+			await(vfs - 1)
+		}))
+		if err := n.machine.PCI.Bind(ctx, vf, ""); err != nil {
+			b.Fatal(err)
+		}
+		await(vfs)
+	}
+	slices.Sort(looks)
+	slices.Sort(took)
+	base := fmt.Sprintf("lab/look/%d", vfs)
+	line(base, looks[rounds/2], base, looks[rounds/2])
+	line(fmt.Sprintf("lab/kubelet-told/%d", vfs), took[rounds/2], base, looks[rounds/2])
 }
 
 // labNode is the machine of the lab, with a state folder of its own.

@@ -1,14 +1,14 @@
-// Package deviceplugin offers VFs to Kubernetes: the kubelet's device plugin
-// API, v1beta1.
+// Package deviceplugin offers VFs, SFs and RDMA devices to Kubernetes: the kubelet's
+// device plugin API, v1beta1.
 //
 // It has two halves. The pure one says what a pool offers and what a container
 // gets, from an observation and nothing else:
 //
-//	pools, err := Resolve(texts, state, wanted) // what people wrote -> []Pool
-//	devices, problems := List(pool, node)       // what the kubelet is told
-//	grant, err := Allocate(pool, node, ids)     // environment and device files
+//	devices, problems := List(pool, node)   // what the kubelet is told
+//	grant, err := Allocate(pool, node, ids) // environment, device files, what is told of them
 //
-// The other half is the server around it, one gRPC server and socket a pool:
+// Pools are nic.Pool, which pkg/policy makes of what people wrote. The other half is
+// the server around it, one gRPC server and socket a pool:
 //
 //	plugin, err := New(Config{
 //		Pools:   pools,
@@ -18,18 +18,17 @@
 //	})
 //	err = plugin.Run(ctx, changes) // until ctx ends
 //
-// Whoever calls Run sends on changes whenever the machine may have changed
-// (netlink, uevents, after an apply, now and then); the plugin observes, and
-// tells the kubelet only if the list is another one.
+// The plugin observes when changes tells of one (host.Watch), or whoever has changed
+// something calls Look, and tells the kubelet only if the list is another one. Pools
+// become others with SetPools.
 //
 // # What is offered
 //
-// A device is a VF, its ID the PCI address. It is listed for as long as the
-// function exists, whoever has it: a VF in a pod's network namespace, or held by
-// sluice's own record, is in use and not gone, so a restart does not change a
-// node's capacity. It is healthy when it has the driver that the pool wants, a
-// representor if its PF is in switchdev mode, and, as long as nobody has it, its
-// netdev, VFIO group file or RDMA files, as the pool needs them.
+// A device is a VF, its ID the PCI address, or an SF, or one of the shares of an HCA.
+// It is listed for as long as the function exists, whoever has it: a VF in a pod's
+// network namespace, or held by sluice's own record or the kubelet's word, is in use
+// and not gone, so a restart does not change a node's capacity. When it is healthy
+// docs/device-plugin.md says.
 //
 // Allocate observes anew each time. It refuses a VF that is not healthy; it does
 // not refuse one that is still in use, because the kubelet may hand on a VF

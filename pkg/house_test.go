@@ -119,7 +119,9 @@ func TestForeignTypesStayInTheirRooms(t *testing.T) {
 		"github.com/containernetworking/":       {"cni", "cmd/sluice-cni"},
 		"github.com/vishvananda/netlink":        {"pkg/netlink", "pkg/devlink", "pkg/ethtool", "pkg/rtnl", "pkg/rdma", "pkg/vdpa", "pkg/tc", "pkg/host/linux"},
 		"github.com/spf13/cobra":                {"cmd/sluice"},
-		"sluice.dev/sluice/pkg/api":             {"pkg/policy", "pkg/convert", "pkg/fleet", "cmd/sluice"},
+		"sluice.dev/sluice/pkg/api":             {"pkg/policy", "pkg/convert", "pkg/fleet", "pkg/nodeapi", "pkg/controller", "cmd/sluice"},
+		"k8s.io/client-go":                      {"pkg/nodeapi", "pkg/controller", "cmd/sluice"},
+		"sigs.k8s.io/controller-runtime":        {"pkg/nodeapi", "pkg/controller", "cmd/sluice"},
 		"sluice.dev/sluice/pkg/host/linux":      {"cmd/sluice", "cmd/sluice-cni"},
 		"sluice.dev/sluice/pkg/ovsdb/ovsdbtest": {},
 	}

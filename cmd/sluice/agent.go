@@ -32,12 +32,15 @@ type agentRun struct {
 	sriov *sriovConfig // nil without
 
 	infos, specs string // folders of device information and CDI specs
+
+	cluster *cluster // whom what is wanted comes from with --node; nil: FILE is people's
 }
 
 func agentCommand(o *options) *cobra.Command {
 	a, sriov := &agentRun{read: 2 * time.Second}, &sriovConfig{}
+	var name, kubeconfig string
 	cmd := &cobra.Command{
-		Use:   "agent -f FILE",
+		Use:   "agent (-f FILE | --node NAME | --sriov-config FILE)",
 		Short: "Keep the node as FILE wants it and offer its pools to kubelet",
 		Long: `Bring the node to what FILE wants, finishing an interrupted run first; then offer
 its pools to kubelet, and watch the node: what somebody else changes is seen within
@@ -51,7 +54,11 @@ what FILE says, until FILE is another.
 
 With --sriov-config the resources of a configuration of the SR-IOV network device
 plugin are offered as they are, beside the pools of FILE or without one. It is
-followed as well.`,
+followed as well.
+
+With --node what is wanted is the NodeNIC of that name at the API server, which is
+also told what is planned, done and there. What was last taken up is kept in the
+state folder, and is what the node is kept as while the API server is away.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(func(n *node) error {
@@ -63,6 +70,14 @@ followed as well.`,
 				if o.sim != "" { // its devices are none for others to read of
 					a.infos, a.specs = filepath.Join(n.dir, "devinfo"), filepath.Join(n.dir, "cdi")
 				}
+				if name != "" && a.file != "" {
+					return status{exitUsage, errors.New("want either -f FILE or --node NAME")}
+				}
+				if name != "" {
+					if err := a.join(o, name, kubeconfig); err != nil {
+						return err
+					}
+				}
 				return a.run(cmd.Context())
 			})
 		},
@@ -71,6 +86,8 @@ followed as well.`,
 	f.StringVarP(&a.file, "file", "f", "", "NodeNIC document")
 	f.StringVar(&sriov.file, "sriov-config", "", "configuration of the SR-IOV network device plugin, JSON, whose resources are offered")
 	f.StringVar(&sriov.prefix, "resource-prefix", "intel.com", "prefix of resources in it that name none")
+	f.StringVar(&name, "node", "", "name of this node, whose NodeNIC at the API server is followed")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "how the API server is reached (default: as pods reach it)")
 	f.StringVar(&a.kubelet, "kubelet-dir", deviceplugin.DefaultDir, "folder of kubelet's device plugin sockets")
 	f.StringVar(&a.infos, "devinfo-dir", deviceplugin.DefaultDeviceInfo, "folder where CNI plugins look for what they were given")
 	f.StringVar(&a.specs, "cdi-dir", deviceplugin.DefaultCDI, "folder where container runtimes look for CDI specs")
@@ -101,6 +118,9 @@ func (a *agentRun) run(ctx context.Context) error {
 		return err
 	}
 	defer o.stop()
+	if a.cluster != nil {
+		defer a.cluster.start(ctx, o)()
+	}
 	for {
 		next := a.keepUntil(ctx, w, changes, o)
 		if next == nil {
@@ -136,9 +156,14 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 			_, busy := a.node.journal().Running()
 			return busy
 		},
-		Looked: o.plugin.Look,
-		Every:  a.every,
-		Log:    a.log,
+		Looked: func() {
+			o.plugin.Look()
+			if a.cluster != nil {
+				a.cluster.agent.Looked()
+			}
+		},
+		Every: a.every,
+		Log:   a.log,
 	}
 	if w.conduct.Drift == policy.DriftMend {
 		g.Mend = func(context.Context, nic.Spec) error {
@@ -158,11 +183,22 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 // change is one run to what is wanted. VFs in pods are as their attachments made
 // them, until they come back.
 func (a *agentRun) change(ctx context.Context, w *wanted) (apply.Result, error) {
+	result, err := a.runTo(ctx, w)
+	if a.cluster != nil {
+		a.cluster.ended(w, result, err)
+	}
+	return result, err
+}
+
+func (a *agentRun) runTo(ctx context.Context, w *wanted) (apply.Result, error) {
 	runner := a.node.runner(a.progress)
+	if a.cluster != nil {
+		runner.Observe = a.cluster.observe
+	}
 	if err := a.node.probe(ctx, runner, w.conduct); err != nil {
 		return apply.Result{}, err
 	}
-	runner.Spare = true
+	runner.Spare, runner.Drained = true, w.drained
 	alone := false // nobody else has committed anything since
 	result, err := runner.RunFor(ctx, func(state nic.State) (nic.Spec, error) {
 		later, err := w.later()
@@ -189,6 +225,9 @@ func (a *agentRun) change(ctx context.Context, w *wanted) (apply.Result, error) 
 }
 
 func (a *agentRun) progress(e apply.Event) {
+	if a.cluster != nil {
+		a.cluster.agent.Event(e)
+	}
 	switch e.Kind {
 	case apply.EventDone:
 		a.log.Info("done", "step", e.Step.String())

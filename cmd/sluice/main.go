@@ -91,6 +91,7 @@ func newRoot(o *options) *cobra.Command {
 		rollbackCommand(o),
 		bootCommand(o),
 		agentCommand(o),
+		controllerCommand(),
 		flowsCommand(o),
 		convertCommand(o),
 	)

@@ -25,8 +25,12 @@ func (a *agentRun) offer(ctx context.Context, w *wanted) (*offer, error) {
 		return nil, err
 	}
 	pools, err := a.pools(w.doc, state, w.spec)
-	if err != nil {
+	switch {
+	case err != nil && a.cluster == nil:
 		return nil, err
+	case err != nil: // they are offered when they can be made out, or are others
+		a.log.Error("no pools are offered for now", "error", err)
+		pools = nil
 	}
 	o := &offer{agentRun: a}
 	if o.plugin, err = deviceplugin.New(a.pluginConfig(pools)); err != nil {

@@ -119,5 +119,5 @@ func (a *agentRun) document() ([]byte, error) {
 	case a.sriov != nil:
 		return []byte("apiVersion: " + v1alpha1.APIVersion + "\nkind: " + v1alpha1.KindNodeNIC + "\n"), nil
 	}
-	return nil, status{exitUsage, errors.New("no document: want -f FILE, or --sriov-config FILE")}
+	return nil, status{exitUsage, errors.New("no document: want -f FILE, --node NAME or --sriov-config FILE")}
 }

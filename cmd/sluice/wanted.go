@@ -24,6 +24,10 @@ type wanted struct {
 	*wish
 	journal *apply.Journal
 	taken   taken
+
+	// drained: whoever had VFs is gone, whatever records say. Of the first run for a
+	// document alone.
+	drained bool
 }
 
 // taken is what an agent remembers of the document that it took up, also over its
@@ -73,6 +77,24 @@ func (a *agentRun) takenPath() string { return filepath.Join(a.node.dir, "agent.
 // begin brings the node to what is wanted. An interrupted run needs no step of its
 // own: this one takes it over.
 func (a *agentRun) begin(ctx context.Context) (*wanted, error) {
+	if a.cluster != nil {
+		return a.cluster.begin(ctx), nil
+	}
+	w, err := a.lastTaken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := a.change(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	a.log.Info("the node is as wanted", "run", result.ID, "tookOver", result.TookOver)
+	return w, nil
+}
+
+// lastTaken is the document with what is remembered of it, if it is the one that
+// was taken up last.
+func (a *agentRun) lastTaken(ctx context.Context) (*wanted, error) {
 	raw, err := a.document()
 	if err != nil {
 		return nil, err
@@ -93,11 +115,6 @@ func (a *agentRun) begin(ctx context.Context) (*wanted, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		a.log.Warn("what other runs have committed beside the document is not known: the document alone counts", "error", err)
 	}
-	result, err := a.change(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	a.log.Info("the node is as wanted", "run", result.ID, "tookOver", result.TookOver)
 	return w, nil
 }
 
@@ -144,6 +161,7 @@ func (a *agentRun) take(w *wanted, alone bool, committed nic.Spec) {
 func (a *agentRun) takeUp(ctx context.Context, next *wanted) *wanted {
 	a.log.Info("the document has changed", "file", a.file)
 	result, err := a.change(ctx, next)
+	next.drained = false
 	if err != nil {
 		a.log.Error("the document's wish is not reached", "file", a.file, "error", err)
 	} else {
@@ -156,6 +174,9 @@ func (a *agentRun) takeUp(ctx context.Context, next *wanted) *wanted {
 // answers it; nil when ctx has ended. What is wrong with one is said once. Standard
 // input is read once and not followed.
 func (a *agentRun) await(ctx context.Context, w *wanted) *wanted {
+	if a.cluster != nil {
+		return a.cluster.await(ctx)
+	}
 	var seen, tried os.FileInfo // as it was at the last look, and when it was last read
 	said, at := "", time.Time{}
 	if a.file == "-" || a.file == "" {

@@ -136,7 +136,7 @@ func (l *looks) look(ctx context.Context, what string) {
 		l.Log.Error("what is wanted cannot be made out", "error", err)
 		return
 	}
-	p, err := missing(spec, state)
+	p, err := Missing(spec, state)
 	switch {
 	case err != nil:
 		l.Log.Error("cannot plan", "error", err)
@@ -167,8 +167,9 @@ func (l *looks) look(ctx context.Context, what string) {
 	l.drift, l.failed = "", 0
 }
 
-// missing is the plan to what is wanted, past VFs that are in use.
-func missing(spec nic.Spec, state nic.State) (plan.Plan, error) {
+// Missing is the plan to what is wanted, past VFs that are in use and PFs that are
+// not there.
+func Missing(spec nic.Spec, state nic.State) (plan.Plan, error) {
 	return plan.Unfold(plan.Complete(plan.Spare(there(spec, state), state), state), state)
 }
 

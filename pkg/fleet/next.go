@@ -39,7 +39,7 @@ func Next(n Node, turn string) Move {
 		return Move{Act: LetGo, Why: fmt.Sprintf("may change to generation %s", n.generation())}
 	case n.phase() == asks && n.Cordoned == "":
 		return Move{Why: turn}
-	case n.drains():
+	case n.Drains():
 		return n.drain()
 	case n.phase() == goes:
 		return Move{} // the agent is at work, or will see that it may

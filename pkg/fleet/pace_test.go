@@ -32,7 +32,7 @@ func asking(name string, labels ...string) Node {
 		n.Labels[l] = "yes"
 	}
 	n.NIC.Status.LastGoodGeneration = 1
-	n.NIC.Status.Plan = &v1alpha1.Plan{Generation: 2, State: Waiting, Impact: "link flap"}
+	n.NIC.Status.Plan = &v1alpha1.Plan{Generation: 2, State: v1alpha1.PlanWaiting, Impact: "link flap"}
 	return n
 }
 
@@ -48,11 +48,11 @@ func degraded(n *Node) {
 }
 func failed(n *Node) {
 	n.NIC.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Degraded, Status: "True", ObservedGeneration: 2}}
-	n.NIC.Status.Plan.State = Failed
+	n.NIC.Status.Plan.State = v1alpha1.PlanFailed
 }
 func good(n *Node) {
 	n.NIC.Status.LastGoodGeneration = 2
-	n.NIC.Status.Plan.State = Done
+	n.NIC.Status.Plan.State = v1alpha1.PlanDone
 }
 
 func TestTurns(t *testing.T) {
@@ -94,6 +94,11 @@ func TestTurns(t *testing.T) {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
 			[]Node{asking("n1", "a").with(let).with(failed), asking("n2", "a")},
 			map[string]string{"n2": full("p", 1, 2, "n1")},
+		},
+		"one that refuses carries on as before": {
+			[]v1alpha1.NICPolicy{of("p", "a", nil)},
+			[]Node{asking("n1", "a").with(failed).with(func(n *Node) { n.NIC.Status.Conditions[0].Reason = v1alpha1.ReasonRefused }), asking("n2", "a")},
+			map[string]string{"n2": ""},
 		},
 		"a node that is not ready counts": {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
@@ -215,7 +220,7 @@ func newWorld(r *rand.Rand) *world {
 
 // plan is what the agent publishes: some of the pods hold what is taken.
 func (w *world) plan(n *Node) {
-	p := &v1alpha1.Plan{Generation: n.NIC.Generation, State: Waiting, Impact: "link flap"}
+	p := &v1alpha1.Plan{Generation: n.NIC.Generation, State: v1alpha1.PlanWaiting, Impact: "link flap"}
 	for i, pod := range slices.Sorted(maps.Keys(n.Pods)) {
 		if i%2 == 0 {
 			p.Holders = append(p.Holders, v1alpha1.Holder{Device: fmt.Sprint("vf ", i), Pod: pod})
@@ -233,12 +238,12 @@ func (w *world) agent(n *Node) {
 	case n.reached():
 	case p == nil || p.Generation != n.NIC.Generation:
 		w.plan(n)
-	case p.State == Running:
-		p.State = Done
+	case p.State == v1alpha1.PlanRunning:
+		p.State = v1alpha1.PlanDone
 		n.NIC.Status.LastGoodGeneration = n.NIC.Generation
 	case n.NIC.Annotations[v1alpha1.AnnotationGo] != gen:
 	case p.Impact != "drain" || n.NIC.Annotations[v1alpha1.AnnotationDrained] == gen:
-		p.State = Running
+		p.State = v1alpha1.PlanRunning
 	}
 }
 
@@ -317,7 +322,7 @@ func (w *world) within(t *testing.T, seed uint64) {
 				continue
 			}
 			size++
-			if n.Cordoned != "" || n.NIC.Status.Plan != nil && n.NIC.Status.Plan.State == Running {
+			if n.Cordoned != "" || n.NIC.Status.Plan != nil && n.NIC.Status.Plan.State == v1alpha1.PlanRunning {
 				out++
 			}
 		}

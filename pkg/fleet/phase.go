@@ -10,15 +10,6 @@ import (
 	"sluice.dev/sluice/pkg/plan"
 )
 
-// States of a plan (v1alpha1.Plan.State).
-const (
-	Waiting = "waiting"
-	Running = "running"
-	Done    = "done"
-	Failed  = "failed"
-	Broken  = "broken"
-)
-
 // phase is where a node stands on the way to the generation that is wanted of it.
 type phase int
 
@@ -64,7 +55,7 @@ func (n Node) reached() bool {
 // waits says that the node has a plan for what is wanted now, and asks to begin.
 func (n Node) waits() bool {
 	p := n.NIC.Status.Plan
-	return p != nil && p.Generation == n.NIC.Generation && p.State == Waiting
+	return p != nil && p.Generation == n.NIC.Generation && p.State == v1alpha1.PlanWaiting
 }
 
 // gaveUp says that what is wanted now was tried, or refused, on the node.
@@ -75,7 +66,7 @@ func (n Node) gaveUp() bool {
 
 func (n Node) runs() bool {
 	p := n.NIC.Status.Plan
-	return p != nil && p.Generation == n.NIC.Generation && p.State == Running
+	return p != nil && p.Generation == n.NIC.Generation && p.State == v1alpha1.PlanRunning
 }
 
 // unavailable says that the node does not count among those that carry the load: it
@@ -87,12 +78,13 @@ func (n Node) unavailable() bool {
 	if n.NIC == nil {
 		return false
 	}
-	return n.phase() == goes || meta.IsStatusConditionTrue(n.NIC.Status.Conditions, v1alpha1.Degraded)
+	c := meta.FindStatusCondition(n.NIC.Status.Conditions, v1alpha1.Degraded)
+	return n.phase() == goes || c != nil && c.Status == "True" && c.Reason != v1alpha1.ReasonRefused
 }
 
-// drains says that the node's plan takes devices from pods, and may begin when they
+// Drains says that the node's plan takes devices from pods, and may begin when they
 // have gone.
-func (n Node) drains() bool {
+func (n Node) Drains() bool {
 	p := n.NIC.Status.Plan
 	return n.phase() == goes && n.waits() && p.Impact == plan.Drain.String()
 }

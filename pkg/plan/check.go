@@ -254,18 +254,33 @@ func (c *checker) scope(scope, spec nic.Spec, state nic.State) {
 // somebody who uses it, with the first step that does.
 func Taken(p Plan, state nic.State) []Problem {
 	var c checker
+	each(p, state, func(s Step, u Use) {
+		c.add(u.Object, fmt.Sprintf("is in use (%s), and to %q would take it away", u.Why, s), "it free first")
+	})
+	return c.problems
+}
+
+// Uses lists what Taken names, and why it is in use.
+func Uses(p Plan, state nic.State) []Use {
+	var out []Use
+	each(p, state, func(_ Step, u Use) { out = append(out, u) })
+	return out
+}
+
+// each calls f for everything in use that p takes, once, with the first step that
+// does.
+func each(p Plan, state nic.State, f func(Step, Use)) {
 	state = state.Clone()
 	named := map[string]bool{}
 	for _, s := range p.Steps {
-		for _, t := range s.Takes(state) {
-			if !named[t.Object] {
-				named[t.Object] = true
-				c.add(t.Object, fmt.Sprintf("is in use (%s), and to %q would take it away", t.Why, s), "it free first")
+		for _, u := range s.Takes(state) {
+			if !named[u.Object] {
+				named[u.Object] = true
+				f(s, u)
 			}
 		}
 		s.predict(&state)
 	}
-	return c.problems
 }
 
 // protect refuses to touch what the host itself runs over, unless it was named.

@@ -151,7 +151,6 @@ type VFGroup struct {
 	//
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.split(',').all(p, int(p.split('-')[0]) <= int(p.split('-')[size(p.split('-')) - 1]))",message="want each part from the lower to the higher number, for example 0-3,7"
 	Range string `json:"range,omitempty"`
 
 	// Driver is kernel (the one that the kernel picks), vfio-pci or none.
@@ -219,7 +218,6 @@ type SFGroup struct {
 	//
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.split(',').all(p, int(p.split('-')[0]) <= int(p.split('-')[size(p.split('-')) - 1]))",message="want each part from the lower to the higher number, for example 0-3,7"
 	Range string `json:"range"`
 
 	FunctionSettings `json:",inline"`

@@ -28,7 +28,7 @@ type NodeNICStatus struct {
 	Pools []PoolStatus `json:"pools,omitempty"`
 
 	// Conditions: Ready, Progressing, Degraded, RebootRequired, DrainRequired,
-	// OffloadCapable.
+	// OffloadCapable; and of the controller Resolved and Draining.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -164,6 +164,43 @@ const (
 	RebootRequired = "RebootRequired" // what is wanted takes effect with the next boot
 	DrainRequired  = "DrainRequired"  // the plan waits for pods to go that hold affected devices
 	OffloadCapable = "OffloadCapable" // rules can run in hardware here
+)
+
+// Conditions of a NodeNIC that the controller sets.
+const (
+	Resolved = "Resolved" // the node's policies go together and fit it
+	Draining = "Draining" // pods are being asked to leave the node
+)
+
+// Reasons of conditions.
+const (
+	ReasonAsWanted     = "AsWanted"
+	ReasonIdle         = "Idle"
+	ReasonChanging     = "Changing"
+	ReasonWaitsForTurn = "WaitsForTurn"
+	ReasonWaitsForPods = "WaitsForPods"
+	ReasonRefused      = "Refused"    // nothing was touched
+	ReasonRolledBack   = "RolledBack" // it is as before
+	ReasonBroken       = "Broken"     // it is neither as wanted nor as before
+	ReasonDrifted      = "Drifted"    // a stranger has changed something
+	ReasonAtBoot       = "AtBoot"
+	ReasonUnknown      = "Unknown"
+	ReasonConflict     = "Conflict"
+	ReasonNoInventory  = "NoInventory"
+	ReasonBlocked      = "Blocked" // an eviction is refused
+)
+
+// States of a plan, and of a step.
+const (
+	PlanWaiting = "waiting"
+	PlanRunning = "running"
+	PlanDone    = "done"
+	PlanFailed  = "failed"
+	PlanBroken  = "broken"
+
+	StepRunning = "running"
+	StepDone    = "done"
+	StepFailed  = "failed"
 )
 
 // Types of conditions of a NICPolicy, besides Ready.

@@ -1,0 +1,421 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/pkg/agent"
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/capability"
+	"sluice.dev/sluice/pkg/disk"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/nodeapi"
+	"sluice.dev/sluice/pkg/plan"
+	"sluice.dev/sluice/pkg/policy"
+)
+
+// cluster is where an agent's documents come from in Kubernetes: the node's NodeNIC.
+// What was taken up last lies in node.json of the state folder, so that an agent
+// starts from it whether or not the API server is there.
+type cluster struct {
+	*agentRun
+	agent   *nodeapi.Agent
+	options *options
+	orders  chan order
+
+	mu      sync.Mutex
+	current *v1alpha1.NodeNIC
+	wanted  *wanted // as current was made out last
+	offer   *offer
+	offload nodeapi.Answer
+	asked   time.Time // when offload was
+}
+
+// order is a document that the node is to be brought to.
+type order struct {
+	raw     []byte
+	drained bool
+}
+
+// join makes the NodeNIC of that name what a follows.
+func (a *agentRun) join(o *options, name, kubeconfig string) error {
+	logTo(a.log)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("how to reach the API server: %w", err)
+	}
+	server, err := nodeapi.Dial(config, name)
+	if err != nil {
+		return err
+	}
+	a.file = filepath.Join(a.node.dir, "node.json")
+	a.cluster = &cluster{agentRun: a, options: o, orders: make(chan order, 1)}
+	a.cluster.agent = nodeapi.New(server, a.cluster, version(), a.log)
+	return nil
+}
+
+// logTo makes Kubernetes' libraries write where the command does.
+func logTo(log *slog.Logger) {
+	l := logr.FromSlogHandler(log.Handler())
+	klog.SetLogger(l)
+	ctrl.SetLogger(l)
+}
+
+// begin takes up what was taken up last. One that cannot be reached, or be made out
+// at all, is kept to all the same: the guard goes on trying.
+func (c *cluster) begin(ctx context.Context) *wanted {
+	if err := c.make(); err != nil {
+		c.log.Error("what was taken up last is not known", "error", err)
+	}
+	w, err := c.lastTaken(ctx)
+	if err != nil {
+		w = c.bare(ctx, err)
+	}
+	c.remember(w)
+	if err == nil {
+		w.drained = c.wasDrained(w.doc)
+		if result, err := c.change(ctx, w); err == nil {
+			c.log.Info("the node is as it was taken up last", "generation", w.doc.Generation, "run", result.ID, "tookOver", result.TookOver)
+		} else {
+			c.log.Error("the node is not as it was taken up last", "generation", w.doc.Generation, "error", err)
+		}
+		w.drained = false
+	}
+	return w
+}
+
+// make writes a document that wants nothing, if there is none.
+func (c *cluster) make() error {
+	if _, err := os.Stat(c.file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(c.node.dir, 0o700); err != nil {
+		return err
+	}
+	return c.write(&v1alpha1.NodeNIC{})
+}
+
+// write puts a document where the next start finds it: what it wants, and which
+// generation of which object it is.
+func (c *cluster) write(doc *v1alpha1.NodeNIC) error {
+	raw, err := textOf(doc)
+	if err != nil {
+		return err
+	}
+	return disk.Replace(c.file, raw, 0o600)
+}
+
+func textOf(doc *v1alpha1.NodeNIC) ([]byte, error) {
+	out := v1alpha1.NodeNIC{Spec: doc.Spec}
+	out.APIVersion, out.Kind = v1alpha1.APIVersion, v1alpha1.KindNodeNIC
+	out.Name, out.UID, out.Generation = doc.Name, doc.UID, doc.Generation
+	raw, err := json.MarshalIndent(out, "", "  ")
+	return append(raw, '\n'), err
+}
+
+// bare is the document on disk as something that nothing can be made of now, and
+// why.
+func (c *cluster) bare(ctx context.Context, why error) *wanted {
+	w := &wanted{wish: &wish{doc: &v1alpha1.NodeNIC{}}, journal: c.node.journal()}
+	if raw, err := os.ReadFile(c.file); err == nil {
+		w.taken.Document = digest(raw)
+		if doc, err := policy.Decode(raw); err == nil {
+			w.doc = doc
+		}
+	}
+	w.conduct.Drift = policy.DriftMend
+	if conduct, err := policy.ConductOf(w.doc); err == nil {
+		w.conduct = conduct
+	}
+	if state, err := c.node.observe(ctx); err == nil {
+		w.state = state
+	}
+	c.log.Error("what is wanted cannot be made out", "generation", w.doc.Generation, "error", why)
+	c.ended(w, apply.Result{Outcome: apply.Refused}, &apply.RefusedError{Err: why})
+	return w
+}
+
+func (c *cluster) remember(w *wanted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current, c.wanted = w.doc, w
+}
+
+// start talks to the API server until what it answers is called.
+func (c *cluster) start(ctx context.Context, o *offer) (stop func()) {
+	c.mu.Lock()
+	c.offer = o
+	c.mu.Unlock()
+	ctx, end := context.WithCancel(ctx)
+	var talking sync.WaitGroup
+	talking.Go(func() {
+		if err := c.agent.Run(ctx); err != nil && ctx.Err() == nil {
+			c.log.Error("the API server is not followed any more", "error", err)
+		}
+	})
+	return func() {
+		end()
+		talking.Wait()
+	}
+}
+
+// await waits for a document to be taken up; nil when ctx has ended.
+func (c *cluster) await(ctx context.Context) *wanted {
+	select {
+	case <-ctx.Done():
+		return nil
+	case o := <-c.orders:
+		next, err := c.agentRun.wanted(ctx, o.raw)
+		if err != nil {
+			next = c.bare(ctx, err)
+		}
+		next.drained = o.drained
+		c.remember(next)
+		return next
+	}
+}
+
+// ended tells how a run has ended.
+func (c *cluster) ended(w *wanted, result apply.Result, err error) {
+	if err == nil {
+		if err := os.Remove(c.drainedPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.log.Error("a drain is not forgotten", "error", err)
+		}
+	}
+	c.agent.Ended(w.doc, result, err)
+}
+
+// The file that says for which wish pods have left: who is killed in the middle of
+// that change finishes it.
+func (c *cluster) drainedPath() string { return filepath.Join(c.node.dir, "node.drained") }
+
+func drainedFor(doc *v1alpha1.NodeNIC) string {
+	return string(doc.UID) + " " + strconv.FormatInt(doc.Generation, 10) + "\n"
+}
+
+func (c *cluster) wasDrained(doc *v1alpha1.NodeNIC) bool {
+	raw, err := os.ReadFile(c.drainedPath())
+	return err == nil && string(raw) == drainedFor(doc)
+}
+
+// Current is of nodeapi.Engine.
+func (c *cluster) Current() *v1alpha1.NodeNIC {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current
+}
+
+// Take is of nodeapi.Engine.
+func (c *cluster) Take(doc *v1alpha1.NodeNIC, drained bool) {
+	raw, err := textOf(doc)
+	if err == nil && drained {
+		err = disk.Replace(c.drainedPath(), []byte(drainedFor(doc)), 0o600)
+	}
+	if err == nil {
+		err = disk.Replace(c.file, raw, 0o600)
+	}
+	if err != nil { // the disk is full: what is not written down is not begun
+		c.agent.Ended(doc, apply.Result{Outcome: apply.Refused}, &apply.RefusedError{Err: err})
+		return
+	}
+	c.mu.Lock()
+	c.current = doc
+	c.mu.Unlock()
+	select {
+	case <-c.orders: // one that nobody has begun
+	default:
+	}
+	c.orders <- order{raw, drained}
+}
+
+// Preview is of nodeapi.Engine.
+func (c *cluster) Preview(ctx context.Context, doc *v1alpha1.NodeNIC) (nodeapi.Outlook, error) {
+	raw, err := textOf(doc)
+	if err != nil {
+		return nodeapi.Outlook{}, err
+	}
+	kept := c.node.seam().Keep
+	defer c.node.keep(kept)
+	w, err := c.node.wishOf(ctx, doc.Name, raw)
+	if err != nil {
+		return nodeapi.Outlook{}, err
+	}
+	state := c.own(w.state)
+	spec := plan.Complete(plan.Spare(w.spec, state), state)
+	if problems := plan.Check(spec, free(state)); len(problems) > 0 {
+		return nodeapi.Outlook{}, &apply.RefusedError{Problems: problems}
+	}
+	p, err := plan.Unfold(spec, state)
+	if err != nil {
+		return nodeapi.Outlook{}, err
+	}
+	return nodeapi.Outlook{Plan: p, Holders: c.holdersOf(p, state)}, nil
+}
+
+// free is state with nobody who uses anything: who does is asked to go before.
+func free(state nic.State) nic.State {
+	state = state.Clone()
+	for i := range state.PFs {
+		for j := range state.PFs[i].VFs {
+			state.PFs[i].VFs[j].Owner, state.PFs[i].VFs[j].Away = "", false
+		}
+		for j := range state.PFs[i].SFs {
+			state.PFs[i].SFs[j].Owner, state.PFs[i].SFs[j].Away = "", false
+		}
+	}
+	return state
+}
+
+// holdersOf lists who has what the plan takes.
+func (c *cluster) holdersOf(p plan.Plan, state nic.State) []v1alpha1.Holder {
+	addresses := map[string]string{}
+	for _, pf := range state.PFs {
+		for _, vf := range pf.VFs {
+			addresses[nic.VFID{PF: pf.Handle, Index: vf.Index}.String()] = vf.Address
+		}
+		for _, sf := range pf.SFs {
+			addresses[nic.SFID{PF: pf.Handle, Num: sf.Num}.String()] = sf.Device
+		}
+	}
+	var out []v1alpha1.Holder
+	for _, u := range plan.Uses(p, state) {
+		h := v1alpha1.Holder{Device: u.Object, Pod: c.podOf(addresses[u.Object])}
+		if h.Pod == "" {
+			h.Why = u.Why
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// podOf is the pod that has a device, as namespace/name, by the record of its
+// attachment or by what kubelet says; "" not known.
+func (c *cluster) podOf(device string) string {
+	if r, err := record.In(c.node.dir).Load(device); err == nil && r.Pod.Name != "" {
+		return r.Pod.Namespace + "/" + r.Pod.Name
+	}
+	return strings.TrimPrefix(c.held()[device], "pod ")
+}
+
+// held is who has which device by what kubelet says.
+func (c *cluster) held() map[string]string {
+	c.mu.Lock()
+	o := c.offer
+	c.mu.Unlock()
+	out := map[string]string{}
+	if o == nil {
+		return out
+	}
+	for _, s := range o.plugin.Status() {
+		for device, h := range s.Pods {
+			out[device] = "pod " + h.Namespace + "/" + h.Pod
+		}
+	}
+	return out
+}
+
+// observe is the node's, with pods that kubelet knows to have devices which no
+// record tells of: those of vfio and RDMA go into pods without a CNI plugin.
+func (c *cluster) observe(ctx context.Context) (nic.State, error) {
+	state, err := c.node.observe(ctx)
+	return c.own(state), err
+}
+
+// own is state with them.
+func (c *cluster) own(state nic.State) nic.State {
+	held := c.held()
+	if len(held) == 0 {
+		return state
+	}
+	state = state.Clone()
+	for i := range state.PFs {
+		for j := range state.PFs[i].VFs {
+			if v := &state.PFs[i].VFs[j]; v.Owner == "" {
+				v.Owner = held[v.Address]
+			}
+		}
+		for j := range state.PFs[i].SFs {
+			if f := &state.PFs[i].SFs[j]; f.Owner == "" {
+				f.Owner = held[f.Device]
+			}
+		}
+	}
+	return state
+}
+
+// See is of nodeapi.Engine.
+func (c *cluster) See(ctx context.Context) (nodeapi.Seen, error) {
+	state, err := c.observe(ctx)
+	if err != nil {
+		return nodeapi.Seen{}, err
+	}
+	out := nodeapi.Seen{Inventory: inventoryOf(state), Pools: c.poolsOf(state), Offload: c.offloads(ctx, state)}
+	if b := state.RDMA.AtBoot; b != "" && b != state.RDMA.Mode {
+		out.Reboot = fmt.Sprintf("RDMA devices are %s to network namespaces until the next boot, and %s then", state.RDMA.Mode, b)
+	}
+	c.mu.Lock()
+	w, current := c.wanted, c.current
+	c.mu.Unlock()
+	if w == nil || w.doc != current && (w.doc.UID != current.UID || w.doc.Generation != current.Generation) {
+		return out, nil // it is being taken up
+	}
+	spec, err := w.want(state)
+	if err != nil {
+		return out, nil // the guard says what is wrong
+	}
+	if p, err := agent.Missing(spec, state); err == nil {
+		out.AsWanted = len(p.Steps) == 0
+		if !out.AsWanted && w.conduct.Drift == policy.DriftReport {
+			out.Drift = strings.TrimSpace(p.String())
+		}
+	}
+	return out, nil
+}
+
+// offloads says whether flows run in hardware here. What that hangs on changes
+// seldom, and is read as often.
+func (c *cluster) offloads(ctx context.Context, state nic.State) nodeapi.Answer {
+	c.mu.Lock()
+	old, last := c.offload, c.asked
+	c.mu.Unlock()
+	if old.Status != "" && time.Since(last) < c.every {
+		return old
+	}
+	report := c.options.capabilities(ctx, state)
+	out := nodeapi.Answer{Status: "Unknown", Reason: "Unknown"}
+	if f := report.Get(capability.Flows); f != nil {
+		switch f.Answer {
+		case capability.Yes:
+			out = nodeapi.Answer{Status: string(metav1.ConditionTrue), Reason: "FlowsInHardware"}
+		case capability.No:
+			out = nodeapi.Answer{Status: string(metav1.ConditionFalse), Reason: "NoFlowsInHardware"}
+		}
+		var why []string
+		for _, m := range f.Missing() {
+			why = append(why, m.String())
+		}
+		out.Message = strings.Join(why, "; ")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offload, c.asked = out, time.Now()
+	return out
+}

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/lab/kubetest"
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/nic"
+)
+
+// kube is a real API server with sluice's kinds, and no other part of Kubernetes:
+// the test is kubelet, scheduler and whoever makes pods.
+type kube struct {
+	t *testing.T
+	client.Client
+	kubeconfig string
+}
+
+func newKube(t *testing.T) *kube {
+	t.Helper()
+	config := kubetest.Start(t, "../../deploy/crds")
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &kube{t: t, Client: c, kubeconfig: writeKubeconfig(t, config)}
+}
+
+func writeKubeconfig(t *testing.T, c *rest.Config) string {
+	t.Helper()
+	out := clientcmdapi.NewConfig()
+	out.Clusters["a"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	out.AuthInfos["a"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
+	out.Contexts["a"] = &clientcmdapi.Context{Cluster: "a", AuthInfo: "a"}
+	out.CurrentContext = "a"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*out, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// do fails the test if a write is refused.
+func (k *kube) do(err error) {
+	k.t.Helper()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// node is a ready node.
+func (k *kube) node(name string) *corev1.Node {
+	k.t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"role": "worker"}}}
+	k.do(k.Create(k.t.Context(), n))
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	k.do(k.Status().Update(k.t.Context(), n))
+	return n
+}
+
+func (k *kube) policy(name, text string) *v1alpha1.NICPolicy {
+	k.t.Helper()
+	p := &v1alpha1.NICPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	k.do(yaml.UnmarshalStrict([]byte(text), &p.Spec))
+	k.do(k.Create(k.t.Context(), p))
+	return p
+}
+
+// respec gives a policy another spec.
+func (k *kube) respec(name, text string) {
+	k.t.Helper()
+	p := &v1alpha1.NICPolicy{}
+	k.do(k.Get(k.t.Context(), client.ObjectKey{Name: name}, p))
+	p.Spec = v1alpha1.NICPolicySpec{}
+	k.do(yaml.UnmarshalStrict([]byte(text), &p.Spec))
+	k.do(k.Update(k.t.Context(), p))
+}
+
+// await waits until what is so of the node's NodeNIC, and answers it.
+func (k *kube) await(node, what string, so func(*v1alpha1.NodeNIC) bool) *v1alpha1.NodeNIC {
+	k.t.Helper()
+	last := &v1alpha1.NodeNIC{}
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		o := &v1alpha1.NodeNIC{}
+		if err := k.Get(k.t.Context(), client.ObjectKey{Name: node}, o); err != nil {
+			continue
+		}
+		if last = o; so(o) {
+			return o
+		}
+	}
+	raw, err := yaml.Marshal(last)
+	k.do(err)
+	k.t.Fatalf("%s does not become: %s\n%s", node, what, raw)
+	return nil
+}
+
+func (k *kube) awaitPolicy(name, what string, so func(*v1alpha1.NICPolicy) bool) *v1alpha1.NICPolicy {
+	k.t.Helper()
+	last := &v1alpha1.NICPolicy{}
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		o := &v1alpha1.NICPolicy{}
+		k.do(k.Get(k.t.Context(), client.ObjectKey{Name: name}, o))
+		if last = o; so(o) {
+			return o
+		}
+	}
+	raw, err := yaml.Marshal(last)
+	k.do(err)
+	k.t.Fatalf("policy %s does not become: %s\n%s", name, what, raw)
+	return nil
+}
+
+// ready says that the node is as its newest spec wants it, and wants something.
+func ready(o *v1alpha1.NodeNIC) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready)
+	return len(o.Spec.PFs) > 0 && c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == o.Generation
+}
+
+func is(o *v1alpha1.NodeNIC, kind, reason string) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, kind)
+	return c != nil && c.Status == metav1.ConditionTrue && (reason == "" || c.Reason == reason) && c.ObservedGeneration == o.Generation
+}
+
+// process is a command of sluice that runs until it is stopped.
+type process struct {
+	t    *testing.T
+	stop context.CancelFunc
+	end  chan int
+	log  string
+}
+
+func (k *kube) start(args ...string) *process {
+	k.t.Helper()
+	log, err := os.CreateTemp(k.t.TempDir(), "log")
+	k.do(err)
+	ctx, stop := context.WithCancel(context.Background())
+	p := &process{t: k.t, stop: stop, end: make(chan int, 1), log: log.Name()}
+	go func() {
+		p.end <- run(ctx, args, log, log)
+		log.Close()
+	}()
+	k.t.Cleanup(func() {
+		p.halt()
+		if k.t.Failed() {
+			raw, _ := os.ReadFile(p.log)
+			k.t.Logf("%s:\n%s", strings.Join(args, " "), raw)
+		}
+	})
+	return p
+}
+
+// halt ends the process, if it has not ended.
+func (p *process) halt() {
+	p.stop()
+	select {
+	case code := <-p.end:
+		p.end <- code
+	case <-time.After(time.Minute):
+		p.t.Errorf("it does not end: see %s", p.log)
+	}
+}
+
+// machine is a simulated node and where it is kept.
+type machine struct{ sim, dir string }
+
+func newMachine(t *testing.T) machine {
+	t.Helper()
+	return machine{"mlx5:cards=1,vfs=8", t.TempDir()}
+}
+
+func (k *kube) agent(node string, m machine) *process {
+	k.t.Helper()
+	kubelet := filepath.Join(m.dir, "kubelet")
+	k.do(os.MkdirAll(kubelet, 0o700))
+	return k.start("agent", "--sim", m.sim, "--state-dir", m.dir, "--kubelet-dir", kubelet, "--node", node, "--kubeconfig", k.kubeconfig)
+}
+
+func (k *kube) controller() *process {
+	k.t.Helper()
+	return k.start("controller", "--kubeconfig", k.kubeconfig, "--leader-elect=false", "--health-address", "0")
+}
+
+// hold is a pod on the node that has a VF, by sluice's own record.
+func (k *kube) hold(m machine, node, pod, vf string) *corev1.Pod {
+	k.t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod, Labels: map[string]string{"app": "held"}},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	k.do(k.Create(k.t.Context(), p))
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	k.do(k.Status().Update(k.t.Context(), p))
+	r := &record.Record{Container: "c-" + pod, IfName: "eth0", VF: vf, PF: nic.PCI("0000:03:00.0")}
+	r.Pod = record.Pod{Namespace: "default", Name: pod, UID: string(p.UID)}
+	k.do(record.In(m.dir).Save(r))
+	return p
+}
+
+// gone does what kubelet does when a pod has been asked to go: the CNI plugin gives
+// the VF back, and the pod ends.
+func (k *kube) gone(m machine, p *corev1.Pod, vf string) {
+	k.t.Helper()
+	k.do(record.In(m.dir).Remove(vf))
+	zero := int64(0)
+	k.do(client.IgnoreNotFound(k.Delete(k.t.Context(), p, &client.DeleteOptions{GracePeriodSeconds: &zero})))
+}
+
+func (k *kube) awaitPod(p *corev1.Pod, what string, so func(*corev1.Pod) bool) {
+	k.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		now := &corev1.Pod{}
+		k.do(k.Get(k.t.Context(), client.ObjectKeyFromObject(p), now))
+		if so(now) {
+			return
+		}
+	}
+	k.t.Fatalf("pod %s does not become: %s", p.Name, what)
+}
+
+// From a policy to a node that is as it wants; the agent and the controller started
+// anew in between; a change that has to take a VF from a pod, with a budget that
+// blocks it for a while; and the API server not needed for what was taken up.
+func TestStoryOfAPolicy(t *testing.T) {
+	k := newKube(t)
+	ctx := t.Context()
+	k.node("n1")
+	m := newMachine(t)
+	agent, controller := k.agent("n1", m), k.controller()
+
+	seen := k.await("n1", "known", func(o *v1alpha1.NodeNIC) bool { return o.Status.Inventory != nil })
+	if seen.Status.Inventory.PFs != 2 || len(seen.OwnerReferences) != 1 {
+		t.Fatalf("inventory %+v, owners %v: want two PFs and the node", seen.Status.Inventory, seen.OwnerReferences)
+	}
+	k.policy("p", "{nodeSelector: {matchLabels: {role: worker}}, pfs: [{pf: '0000:03:00.0', eswitch: switchdev, numVfs: 4}], pools: [{name: fast, pfs: ['0000:03:00.0']}]}")
+	done := k.await("n1", "ready", ready)
+	if p := done.Status.Plan; p == nil || p.State != v1alpha1.PlanDone || p.Generation != done.Generation || len(p.Steps) == 0 ||
+		slices.ContainsFunc(p.Steps, func(s v1alpha1.PlanStep) bool { return s.State != v1alpha1.StepDone }) {
+		t.Errorf("plan %+v: want all its steps ticked", p)
+	}
+	if done.Status.LastGoodGeneration != done.Generation {
+		t.Errorf("last good generation %d of %d", done.Status.LastGoodGeneration, done.Generation)
+	}
+	pools := k.await("n1", "offering its pool", func(o *v1alpha1.NodeNIC) bool {
+		return len(o.Status.Pools) == 1 && o.Status.Pools[0].Resource == "sluice.dev/fast" && o.Status.Pools[0].Devices == 4
+	})
+	k.awaitPolicy("p", "ready", func(p *v1alpha1.NICPolicy) bool {
+		return p.Status.Nodes == 1 && p.Status.ReadyNodes == 1 && meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.Ready)
+	})
+
+	// Started anew nothing is done, and nothing is written but what is new.
+	agent.halt()
+	agent = k.agent("n1", m)
+	k.await("n1", "seen by the new agent", ready)
+	time.Sleep(3 * time.Second)
+	quiet := k.await("n1", "there", ready)
+	time.Sleep(3 * time.Second)
+	if now := k.await("n1", "there", ready); now.ResourceVersion != quiet.ResourceVersion {
+		t.Errorf("it is written to while nothing happens: %s, then %s", quiet.ResourceVersion, now.ResourceVersion)
+	}
+	if quiet.Status.Plan == nil || quiet.Status.Plan.State != v1alpha1.PlanDone {
+		t.Errorf("plan %+v after a restart, which had none to do", quiet.Status.Plan)
+	}
+	_ = pools
+
+	// A pod has VF 1. Going back to legacy mode takes it away.
+	vf := vfAddress(t, m, 1)
+	pod := k.hold(m, "n1", "holder", vf)
+	bystander := k.hold(machine{dir: t.TempDir()}, "n1", "bystander", "0000:99:00.1")
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "held"}}
+	one := intstr.FromInt32(2)
+	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}}}
+	k.do(k.Create(ctx, budget))
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DesiredHealthy: 2, CurrentHealthy: 2, ExpectedPods: 2, DisruptionsAllowed: 0}
+	k.do(k.Status().Update(ctx, budget))
+	k.respec("p", "{nodeSelector: {}, pfs: [{pf: '0000:03:00.0', eswitch: legacy, numVfs: 4}], pools: [{name: fast, pfs: ['0000:03:00.0']}]}")
+	blocked := k.await("n1", "blocked by the budget", func(o *v1alpha1.NodeNIC) bool { return is(o, v1alpha1.Draining, v1alpha1.ReasonBlocked) })
+	if c := meta.FindStatusCondition(blocked.Status.Conditions, v1alpha1.Draining); !strings.Contains(c.Message, "default/holder") || !strings.Contains(c.Message, "held") {
+		t.Errorf("it says %q: want the pod and the budget", c.Message)
+	}
+	if !is(blocked, v1alpha1.DrainRequired, "") || blocked.Status.Plan.Impact != "drain" {
+		t.Errorf("conditions %v, impact %q: want a drain", blocked.Status.Conditions, blocked.Status.Plan.Impact)
+	}
+	if n := k.nodeNow("n1"); !n.Spec.Unschedulable || n.Annotations[v1alpha1.AnnotationCordoned] == "" {
+		t.Error("the node takes pods while it is drained")
+	}
+
+	// Both are started anew in the middle of that.
+	agent.halt()
+	controller.halt()
+	agent, controller = k.agent("n1", m), k.controller()
+	budget.Status.DisruptionsAllowed = 1
+	budget.Status.CurrentHealthy = 3
+	k.do(k.Get(ctx, client.ObjectKeyFromObject(budget), budget))
+	budget.Status.DisruptionsAllowed, budget.Status.CurrentHealthy = 1, 3
+	k.do(k.Status().Update(ctx, budget))
+	k.awaitPod(pod, "asked to go", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	k.gone(m, pod, vf)
+	k.await("n1", "in legacy mode", func(o *v1alpha1.NodeNIC) bool {
+		return ready(o) && o.Status.Inventory.Ports[0].Eswitch == "legacy"
+	})
+	k.awaitPod(bystander, "let be", func(p *corev1.Pod) bool { return p.DeletionTimestamp == nil })
+	k.awaitNode("n1", "open to pods again", func(n *corev1.Node) bool {
+		return !n.Spec.Unschedulable && n.Annotations[v1alpha1.AnnotationCordoned] == ""
+	})
+
+	// A wish that fails on the node is said, and nothing stays half done.
+	k.respec("p", "{nodeSelector: {}, pfs: [{pf: '0000:03:00.0', eswitch: legacy, numVfs: 4, mtu: 9000}], probe: {connect: ['127.0.0.1:9'], timeout: 1s}}")
+	k.await("n1", "rolled back", func(o *v1alpha1.NodeNIC) bool { return is(o, v1alpha1.Degraded, v1alpha1.ReasonRolledBack) })
+	bad := k.awaitPolicy("p", "not ready", func(p *v1alpha1.NICPolicy) bool {
+		return p.Status.ReadyNodes == 0 && len(p.Status.NotReady) == 1 && p.Status.NotReady[0].Reason == v1alpha1.ReasonRolledBack
+	})
+	if !strings.Contains(bad.Status.NotReady[0].Message, "127.0.0.1:9") {
+		t.Errorf("the policy says %q", bad.Status.NotReady[0].Message)
+	}
+	agent.halt()
+	controller.halt()
+}
+
+func (k *kube) nodeNow(name string) *corev1.Node {
+	k.t.Helper()
+	n := &corev1.Node{}
+	k.do(k.Get(k.t.Context(), client.ObjectKey{Name: name}, n))
+	return n
+}
+
+func (k *kube) awaitNode(name, what string, so func(*corev1.Node) bool) {
+	k.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if so(k.nodeNow(name)) {
+			return
+		}
+	}
+	k.t.Fatalf("node %s does not become: %s", name, what)
+}
+
+// vfAddress is the PCI address of a VF of the first PF.
+func vfAddress(t *testing.T, m machine, index int) string {
+	t.Helper()
+	o := &options{sim: m.sim, stateDir: m.dir}
+	var out string
+	err := o.with(func(n *node) error {
+		state, err := n.observe(t.Context())
+		if err != nil {
+			return err
+		}
+		if index >= len(state.PFs[0].VFs) {
+			return fmt.Errorf("%s has no VF %d: %w", state.PFs[0].Handle, index, fs.ErrNotExist)
+		}
+		out = state.PFs[0].VFs[index].Address
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out == "" {
+		t.Fatal(errors.New("it has no address"))
+	}
+	return out
+}

@@ -1,0 +1,198 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/fleet"
+)
+
+// How long a drain waits between two looks at pods that are still there.
+const (
+	firstTry = 2 * time.Second
+	lastTry  = 30 * time.Second
+)
+
+// one is the request of loops that are over all nodes.
+func one(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
+}
+
+// addPace: turns change with anything that a NodeNIC or a Node says of its state.
+func (f *theFleet) addPace(m ctrl.Manager) error {
+	turned := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*corev1.Node)
+		is, also := e.ObjectNew.(*corev1.Node)
+		return !ok || !also || nodeOf(was, nil).Ready != nodeOf(is, nil).Ready || was.Spec.Unschedulable != is.Spec.Unschedulable ||
+			was.Annotations[v1alpha1.AnnotationCordoned] != is.Annotations[v1alpha1.AnnotationCordoned]
+	}}
+	moved := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1alpha1.NodeNIC)
+		is, also := e.ObjectNew.(*v1alpha1.NodeNIC)
+		if ok && also {
+			f.tell(was, is)
+		}
+		return true
+	}}
+	return ctrl.NewControllerManagedBy(m).Named("pace").
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(one), builder.WithPredicates(turned)).
+		Watches(&v1alpha1.NodeNIC{}, handler.EnqueueRequestsFromMapFunc(one), builder.WithPredicates(moved)).
+		Watches(&v1alpha1.NICPolicy{}, handler.EnqueueRequestsFromMapFunc(one), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.TypedChannel(f.paceAgain, handler.TypedEnqueueRequestsFromMapFunc(oneOf))).
+		Complete(reconcile.Func(f.pace))
+}
+
+func oneOf(ctx context.Context, _ string) []reconcile.Request { return one(ctx, nil) }
+
+// tell makes events of what the agent says.
+func (f *theFleet) tell(was, is *v1alpha1.NodeNIC) {
+	for _, c := range is.Status.Conditions {
+		old := meta.FindStatusCondition(was.Status.Conditions, c.Type)
+		if old != nil && old.Status == c.Status && old.Reason == c.Reason || old == nil && c.Status == metav1.ConditionFalse {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if (c.Type == v1alpha1.Degraded) == (c.Status == metav1.ConditionTrue) && (c.Type == v1alpha1.Degraded || c.Type == v1alpha1.Resolved) {
+			kind = corev1.EventTypeWarning
+		}
+		f.events.Eventf(is, nil, kind, c.Reason, c.Type, "%s is %s: %s", c.Type, c.Status, clip(c.Message))
+	}
+}
+
+// pace makes the next move of every node.
+func (f *theFleet) pace(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	time.Sleep(calm)
+	policies, err := f.policies(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	nodes, objects, err := f.nodes(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	turns := fleet.Turns(policies, nodes)
+	var again time.Duration
+	var failed []error
+	for i := range nodes {
+		n := &nodes[i]
+		wait, err := f.move(ctx, n, objects[n.Name], turns[n.Name])
+		if err != nil {
+			failed = append(failed, fmt.Errorf("node %s: %w", n.Name, err))
+		}
+		if wait > 0 && (again == 0 || wait < again) {
+			again = wait
+		}
+	}
+	return reconcile.Result{RequeueAfter: again}, errors.Join(failed...)
+}
+
+// move makes the next move of one node, and answers when to look again at what
+// nobody tells of: 0 never.
+func (f *theFleet) move(ctx context.Context, n *fleet.Node, object *corev1.Node, turn string) (time.Duration, error) {
+	if err := f.pods(ctx, n); err != nil {
+		return 0, err
+	}
+	m := fleet.Next(*n, turn)
+	blocked := ""
+	var err error
+	switch m.Act {
+	case fleet.LetGo:
+		err = f.letGo(ctx, n)
+	case fleet.Cordon:
+		err = f.cordon(ctx, n, object)
+	case fleet.Evict:
+		blocked, err = f.evict(ctx, n, m.Pods)
+	case fleet.Drained:
+		err = f.annotate(ctx, n.NIC, v1alpha1.AnnotationDrained, decimal(n.NIC.Generation))
+	case fleet.Uncordon:
+		err = f.uncordon(ctx, n, object)
+	case fleet.Forget:
+		err = f.annotate(ctx, n.NIC, v1alpha1.AnnotationDrained, "")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", m.Act, err)
+	}
+	if n.NIC != nil {
+		err = f.sayDrain(ctx, n, m, blocked)
+	}
+	return f.again(n, m), err
+}
+
+// again is when to look at a drain again, less and less often.
+func (f *theFleet) again(n *fleet.Node, m fleet.Move) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m.Act != fleet.Evict {
+		delete(f.tries, n.Name)
+		return 0
+	}
+	wait := min(firstTry<<min(f.tries[n.Name], 8), lastTry)
+	f.tries[n.Name]++
+	return wait
+}
+
+func (f *theFleet) letGo(ctx context.Context, n *fleet.Node) error {
+	if err := f.annotate(ctx, n.NIC, v1alpha1.AnnotationGo, decimal(n.NIC.Generation)); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.let[n.Name] = n.NIC.Generation
+	f.mu.Unlock()
+	f.events.Eventf(n.NIC, nil, corev1.EventTypeNormal, "LetGo", "LetGo", "it may change to generation %d", n.NIC.Generation)
+	return nil
+}
+
+// cordon keeps pods from coming, and notes whether that was so before.
+func (f *theFleet) cordon(ctx context.Context, n *fleet.Node, object *corev1.Node) error {
+	before, ours := object.Annotations[v1alpha1.AnnotationCordoned]
+	value := decimal(n.NIC.Generation)
+	if ours && strings.HasSuffix(before, found) || !ours && object.Spec.Unschedulable {
+		value += found
+	}
+	f.events.Eventf(n.NIC, object, corev1.EventTypeNormal, "Cordoned", "Cordon", "no pod comes to the node while generation %d drains it", n.NIC.Generation)
+	return f.merge(ctx, object, map[string]any{
+		"metadata": annotation(v1alpha1.AnnotationCordoned, value), "spec": map[string]any{"unschedulable": true},
+	})
+}
+
+func (f *theFleet) uncordon(ctx context.Context, n *fleet.Node, object *corev1.Node) error {
+	patch := map[string]any{"metadata": annotation(v1alpha1.AnnotationCordoned, "")}
+	if !strings.HasSuffix(object.Annotations[v1alpha1.AnnotationCordoned], found) {
+		patch["spec"] = map[string]any{"unschedulable": nil}
+	}
+	if n.NIC != nil {
+		f.events.Eventf(n.NIC, object, corev1.EventTypeNormal, "Uncordoned", "Uncordon", "pods may come again")
+	}
+	return f.merge(ctx, object, patch)
+}
+
+// sayDrain says on the NodeNIC what a drain does, and what keeps it.
+func (f *theFleet) sayDrain(ctx context.Context, n *fleet.Node, m fleet.Move, blocked string) error {
+	c := metav1.Condition{Type: v1alpha1.Draining, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonIdle}
+	switch drains := n.Drains(); {
+	case blocked != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonBlocked, clip(blocked)
+	case drains && m.Act != fleet.Drained && m.Why != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWaitsForPods, clip(m.Why)
+	case meta.FindStatusCondition(n.NIC.Status.Conditions, v1alpha1.Draining) == nil:
+		return nil // of a node that was never drained it says nothing
+	}
+	return f.applyCondition(ctx, n.NIC, c, drainManager)
+}

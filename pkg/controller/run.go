@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"sluice.dev/sluice/pkg/api/v1alpha1"
+)
+
+// FieldManager is what the controller is to server-side apply; what it says of a
+// drain has a manager of its own, since another loop says it.
+const (
+	FieldManager = "sluice-controller"
+	drainManager = "sluice-controller-drain"
+)
+
+// Options say where and how the controller runs.
+type Options struct {
+	Config    *rest.Config
+	Namespace string // of the lease by which replicas choose who works
+	Lead      bool   // work only while holding that lease
+	Health    string // address of /healthz and /readyz; "" or "0": none
+	Metrics   string // address of /metrics; "" or "0": none
+	Log       *slog.Logger
+}
+
+// Run works until ctx ends, or until it loses its lease, which is an error.
+func Run(ctx context.Context, o Options) error {
+	m, err := manager(o)
+	if err != nil {
+		return err
+	}
+	f := newFleet(m)
+	for _, add := range []func(ctrl.Manager) error{f.addResolve, f.addPace, f.addTally} {
+		if err := add(m); err != nil {
+			return err
+		}
+	}
+	return m.Start(ctx)
+}
+
+func manager(o Options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, eventsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	grace := 10 * time.Second
+	again := true // tests run more than one in a process
+	m, err := ctrl.NewManager(o.Config, ctrl.Options{
+		Scheme: scheme,
+		Logger: logr.FromSlogHandler(o.Log.Handler()),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: slim}},
+		},
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}}}},
+		Controller:                    config.Controller{SkipNameValidation: &again},
+		LeaderElection:                o.Lead,
+		LeaderElectionID:              "sluice-controller",
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        o.Health,
+		Metrics:                       server.Options{BindAddress: none(o.Metrics)},
+		GracefulShutdownTimeout:       &grace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.AddHealthzCheck("alive", healthz.Ping); err != nil {
+		return nil, err
+	}
+	// Ready when what there is has been heard of, be it as the leader or not.
+	return m, m.AddReadyzCheck("caches", func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !m.GetCache().WaitForCacheSync(ctx) {
+			return errNotSynced
+		}
+		return nil
+	})
+}
+
+func none(address string) string {
+	if address == "" {
+		return "0"
+	}
+	return address
+}
+
+// slim keeps of a Node what is asked for: its images and addresses are most of it.
+func slim(object any) (any, error) {
+	n, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	n.ManagedFields = nil
+	n.Status = corev1.NodeStatus{Conditions: n.Status.Conditions}
+	return n, nil
+}

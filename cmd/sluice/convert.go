@@ -14,13 +14,13 @@ import (
 
 // conversion is one call of sluice convert.
 type conversion struct {
-	options convert.Options
-	report  string // where the notes go: a file, - standard output, "" standard error
-	output  string
+	*options
+	how    convert.Options
+	report string // where the notes go: a file, - standard output, "" standard error
 }
 
 func convertCommand(o *options) *cobra.Command {
-	c := &conversion{}
+	c := &conversion{options: o}
 	cmd := &cobra.Command{
 		Use:   "convert [FILE...]",
 		Short: "Turn manifests of the SR-IOV operator and device plugin into sluice's",
@@ -31,16 +31,15 @@ Without FILE, or where it is -, standard input is read. What changed in meaning 
 told on standard error, a line for each field. What cannot be honoured is told there
 too; then nothing else is printed, and the exit status is 1.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.output = o.output
 			return c.run(args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.options.Prefix, "resource-prefix", "", "prefix of resources that name none (default openshift.io of the operator's, intel.com of the device plugin's)")
-	f.StringVar(&c.options.Bridge, "bridge", "", "Open vSwitch bridge of networks that name none")
-	f.StringVar(&c.options.Suffix, "network-suffix", "", "put behind the names of networks, so that they can stand beside those that there are")
-	f.StringVar(&c.options.NodeLabel, "node-label", "", "KEY=VALUE that policies ask of nodes besides, to take over a cluster node by node")
-	f.StringVar(&c.options.Node, "node", "", "make the NodeNIC of this node; its own document must be among the files if policies choose nodes by labels")
+	f.StringVar(&c.how.Prefix, "resource-prefix", "", "prefix of resources that name none (default openshift.io of the operator's, intel.com of the device plugin's)")
+	f.StringVar(&c.how.Bridge, "bridge", "", "Open vSwitch bridge of networks that name none")
+	f.StringVar(&c.how.Suffix, "network-suffix", "", "put behind the names of networks, so that they can stand beside those that there are")
+	f.StringVar(&c.how.NodeLabel, "node-label", "", "KEY=VALUE that policies ask of nodes besides, to take over a cluster node by node")
+	f.StringVar(&c.how.Node, "node", "", "make the NodeNIC of this node; its own document must be among the files if policies choose nodes by labels")
 	f.StringVar(&c.report, "report", "", "write what changed in meaning to this file, - for standard output in place of the documents")
 	return cmd
 }
@@ -50,7 +49,7 @@ func (c *conversion) run(files []string, stdin io.Reader, stdout, stderr io.Writ
 	if err != nil {
 		return err
 	}
-	result := convert.Convert(inputs, c.options)
+	result := convert.Convert(inputs, c.how)
 	if err := c.tell(result.Notes, stdout, stderr); err != nil {
 		return err
 	}
@@ -95,8 +94,7 @@ func (c *conversion) tell(notes []convert.Note, stdout, stderr io.Writer) error 
 	case "":
 	case "-":
 		if c.output != "table" {
-			o := options{output: c.output}
-			return o.print(stdout, orEmpty(notes), nil)
+			return c.print(stdout, orEmpty(notes), nil)
 		}
 		w = stdout
 	default:

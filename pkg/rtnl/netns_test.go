@@ -73,8 +73,68 @@ func TestReadAndDelete(t *testing.T) {
 	}
 }
 
-// IPv6's size before IPv4's, whatever the size.
-func TestSizes(t *testing.T) {
+// Case B55: interfaces come and go while they are listed. A list that the kernel
+// marks as interrupted is read again, so each has all that was there for the whole
+// time, once.
+func TestB55ListsUnderChurn(t *testing.T) {
+	c, ns := inNew(t)
+	var stay []int
+	for i := range 20 {
+		a, b := netnstest.Veth(t, ns, fmt.Sprint("s", i), fmt.Sprint("t", i))
+		stay = append(stay, a, b)
+	}
+	churn := New(netnstest.Dial(t, ns, unix.NETLINK_ROUTE))
+	done := make(chan error, 1)
+	stop := make(chan struct{})
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			name := fmt.Sprint("c", i%7)
+			err := churn.Do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, netlink.Text(unix.IFLA_IFNAME, name),
+				netlink.Nest(unix.IFLA_LINKINFO, netlink.Text(unix.IFLA_INFO_KIND, "veth")))
+			var made Link
+			if err == nil {
+				made, err = churn.ByName(name)
+			}
+			if err == nil {
+				err = churn.Delete(made.Ifindex)
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for range 200 {
+		list, err := c.List(t.Context())
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		seen := map[int]int{}
+		for _, l := range list {
+			seen[l.Ifindex]++
+		}
+		for _, ifindex := range stay {
+			if seen[ifindex] != 1 {
+				t.Fatalf("interface %d is in the list %d times", ifindex, seen[ifindex])
+			}
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Errorf("interfaces do not come and go: %v", err)
+	}
+}
+
+// Case B57: IPv6's size before IPv4's, whatever the size, and never over what the
+// device takes.
+func TestB57SizesInOrder(t *testing.T) {
 	c, ns := inNew(t)
 	a, _ := netnstest.Veth(t, ns, "a", "b")
 	was := get(t, c, a).Sizes

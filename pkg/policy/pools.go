@@ -179,6 +179,7 @@ func (r *resolver) picks(path string, p v1alpha1.Pool) []nic.Pick {
 			out = append(out, nic.Pick{PF: pf.Handle, Indexes: slices.Clone(indexes)})
 		}
 	case len(p.PFs) == 0 && p.Filter != nil:
+		out = []nic.Pick{} // also where there is no PF yet
 		for i := range r.state.PFs {
 			out = append(out, nic.Pick{PF: r.state.PFs[i].Handle})
 		}

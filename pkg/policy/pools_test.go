@@ -181,6 +181,13 @@ func TestOptionalPools(t *testing.T) {
 	}
 }
 
+// A filter alone is of every PF, also of those that there will be.
+func TestPoolOfAFilterWithoutPFs(t *testing.T) {
+	if got := pools(t, "  pools: [{name: a, filter: {vendors: ['15b3']}}]\n", nic.State{}); len(got) != 1 || len(got[0].Select) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Case B53: a selector that is mistyped, empty or of nothing is an error or selects
 // nothing, and never more than was meant.
 func TestB53NothingIsNotEverything(t *testing.T) {

@@ -145,3 +145,34 @@ func TestNetdevsimIsNoPF(t *testing.T) {
 		}
 	}
 }
+
+// A health reporter that cannot recover is told with its device, and only then
+// (netdevsim/health.c).
+func TestFailingReporterOfNetdevsim(t *testing.T) {
+	lab(t)
+	if out, err := exec.CommandContext(t.Context(), "modprobe", "netdevsim").CombinedOutput(); err != nil {
+		t.Fatalf("modprobe netdevsim: %v: %s: it is a module of lab/run --kernel offload", err, out)
+	}
+	m, _ := opened(t)
+	must(t, os.WriteFile("/sys/bus/netdevsim/new_device", []byte("7 1"), 0))
+	t.Cleanup(func() { must(t, os.WriteFile("/sys/bus/netdevsim/del_device", []byte("7"), 0)) })
+	failing := func() []string {
+		t.Helper()
+		devices, err := m.Devlink.Devices(t.Context())
+		must(t, err)
+		i := slices.IndexFunc(devices, func(d host.DevlinkDevice) bool { return d.Handle.Name == "netdevsim7" })
+		if i < 0 {
+			t.Fatalf("no netdevsim7 among %+v", devices)
+		}
+		return devices[i].Failing
+	}
+	if got := failing(); len(got) > 0 {
+		t.Errorf("%v before anything happened", got)
+	}
+	const health = "/sys/kernel/debug/netdevsim/netdevsim7/health/"
+	must(t, os.WriteFile(health+"fail_recover", []byte("Y"), 0))
+	_ = os.WriteFile(health+"break_health", []byte("ill"), 0) // answers that it did not recover
+	if got := failing(); !slices.Equal(got, []string{"dummy"}) {
+		t.Errorf("%v, want dummy", got)
+	}
+}

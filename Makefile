@@ -28,6 +28,10 @@ demo: build tools ## the main job, end to end, in a virtual machine with a NIC i
 test: ## every test
 	@lab/test
 
+.PHONY: e2e
+e2e: build ## sluice on a real Kubernetes, whose node has the lab's NIC
+	@lab/e2e/run
+
 .PHONY: test-fast
 test-fast: lint ## pure packages, the simulated machine, and namespaces where root
 	@$(TOOL) gotestsum --format pkgname -- ./...

@@ -208,16 +208,8 @@ func (n *node) sh(ctx context.Context, script string) (string, error) {
 	return said.Output, nil
 }
 
-// cut takes the node's power away. What the guest's kernel had not yet written is lost.
-func (n *node) cut(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	go n.sh(ctx, "echo b >/proc/sysrq-trigger") // which has no answer
-	return n.ended(0, 125)
-}
-
 // off ends the guest; what its kernel complained of is an error.
-func (n *node) off(ctx context.Context) error {
+func (n *node) off() error {
 	if n.run == nil {
 		return nil
 	}
@@ -226,11 +218,11 @@ func (n *node) off(ctx context.Context) error {
 		io.Copy(io.Discard, response.Body)
 		response.Body.Close()
 	}
-	return n.ended(0)
+	return n.ended()
 }
 
 // ended waits for lab/run, which says what the guest's kernel complained of.
-func (n *node) ended(fine ...int) error {
+func (n *node) ended() error {
 	run := n.run
 	n.run = nil
 	done := make(chan error, 1)
@@ -242,11 +234,8 @@ func (n *node) ended(fine ...int) error {
 		run.Process.Kill()
 		return errors.New("the node's guest did not end")
 	}
-	code := run.ProcessState.ExitCode()
-	for _, f := range fine {
-		if code == f {
-			return nil
-		}
+	if err == nil {
+		return nil
 	}
 	text, _ := os.ReadFile(filepath.Join(n.dir, "run.log"))
 	return fmt.Errorf("the node's guest: %w\n%s", err, bytes.TrimSpace(text[max(0, len(text)-8000):]))

@@ -57,7 +57,7 @@ func begin(ctx context.Context, t *testing.T) *world {
 	}
 	t.Cleanup(func() {
 		if w.node != nil {
-			if err := w.node.off(ctx); err != nil {
+			if err := w.node.off(); err != nil {
 				t.Error(err)
 			}
 			os.Remove(w.node.disk)

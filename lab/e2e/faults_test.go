@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -120,6 +122,112 @@ func (w *world) ready(ctx context.Context) (bool, string, error) {
 		}
 	}
 	return false, "no condition Ready", nil
+}
+
+func vfVanishes(t *testing.T, w *world) {
+	pod := w.holder(t, "holder", 1)
+	held := w.devices(t, "holder")
+	// The last VF of the PF that the pod does not hold.
+	free := w.sh(t, `cd /sys/bus/pci/devices/1000:00:00.0
+		for i in 3 2; do [ "$(basename $(readlink virtfn$i))" = `+held[0]+` ] || { echo $i; break; }; done`)
+	w.sh(t, "echo "+free+" >/sys/kernel/debug/twin/1000:00:00.0/vf_vanish")
+	w.offered(t, fast, 3, 3)
+	w.untouched(t, pod)
+	// The card brings it back only with a new set of VFs, for which the pod's would
+	// have to go: so the agent makes that when the pod has gone.
+	w.end(t, "holder")
+	w.offered(t, fast, 4, 4)
+}
+
+func nodeRestarted(t *testing.T, w *world) {
+	ctx := t.Context()
+	replicas := int32(2)
+	labels := map[string]string{"app": "service"}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "service"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       podSpec(corev1.ResourceList{fast: *resource.NewQuantity(2, resource.DecimalSI)}, tellEnv),
+			},
+		},
+	}
+	if _, err := w.kube.AppsV1().Deployments(space).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.gone(t, "service", labels) })
+	available := func(what string, since time.Time) {
+		t.Helper()
+		eventually(t, 2*nodeTime, what, func(ctx context.Context) (bool, string, error) {
+			pods, err := w.kube.CoreV1().Pods(space).List(ctx, metav1.ListOptions{LabelSelector: "app=service"})
+			if err != nil {
+				return false, "", err
+			}
+			n, seen := 0, ""
+			for i := range pods.Items {
+				p := &pods.Items[i]
+				seen += p.Name + ": " + w.about(ctx, p) + "\n"
+				for _, c := range p.Status.ContainerStatuses {
+					if p.DeletionTimestamp == nil && c.State.Running != nil && c.State.Running.StartedAt.After(since) {
+						n++
+					}
+				}
+			}
+			return n == 2, seen, nil
+		})
+	}
+	available("both pods of the service run", time.Time{})
+
+	boot := w.bootID(t)
+	now := time.Now().Add(-time.Second).Truncate(time.Second)
+	if err := w.node.cut(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.node.on(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, nodeTime, "the node says that it was started anew", func(ctx context.Context) (bool, string, error) {
+		node, err := w.kube.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		return err == nil && node.Status.NodeInfo.BootID != boot, boot, err
+	})
+	w.offered(t, fast, 4, 4)
+	available("both pods of the service run again", now)
+	w.heartbeat(t)
+	w.offered(t, fast, 4, 4)
+}
+
+func (w *world) bootID(t *testing.T) string {
+	t.Helper()
+	node, err := w.kube.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node.Status.NodeInfo.BootID
+}
+
+// gone deletes a deployment, and waits until no pod of it is left.
+func (w *world) gone(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), podTime)
+	defer cancel()
+	foreground := metav1.DeletePropagationForeground
+	if err := w.kube.AppsV1().Deployments(space).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		t.Error(err)
+	}
+	for {
+		pods, err := w.kube.CoreV1().Pods(space).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})})
+		if err == nil && len(pods.Items) == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Errorf("pods of %s are not gone within %s (%v)", name, podTime, err)
+			return
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
 }
 
 // Two minutes, in which the agent is killed, too: what runs on the node does not

@@ -208,6 +208,14 @@ func (n *node) sh(ctx context.Context, script string) (string, error) {
 	return said.Output, nil
 }
 
+// cut takes the node's power away. What the guest's kernel had not yet written is lost.
+func (n *node) cut(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	go n.sh(ctx, "echo b >/proc/sysrq-trigger") // which has no answer
+	return n.ended(125)
+}
+
 // off ends the guest; what its kernel complained of is an error.
 func (n *node) off() error {
 	if n.run == nil {
@@ -218,11 +226,11 @@ func (n *node) off() error {
 		io.Copy(io.Discard, response.Body)
 		response.Body.Close()
 	}
-	return n.ended()
+	return n.ended(0)
 }
 
 // ended waits for lab/run, which says what the guest's kernel complained of.
-func (n *node) ended() error {
+func (n *node) ended(fine ...int) error {
 	run := n.run
 	n.run = nil
 	done := make(chan error, 1)
@@ -234,8 +242,11 @@ func (n *node) ended() error {
 		run.Process.Kill()
 		return errors.New("the node's guest did not end")
 	}
-	if err == nil {
-		return nil
+	code := run.ProcessState.ExitCode()
+	for _, f := range fine {
+		if code == f {
+			return nil
+		}
 	}
 	text, _ := os.ReadFile(filepath.Join(n.dir, "run.log"))
 	return fmt.Errorf("the node's guest: %w\n%s", err, bytes.TrimSpace(text[max(0, len(text)-8000):]))

@@ -40,6 +40,8 @@ func TestStories(t *testing.T) {
 		{"container runtime is restarted", runtimeRestarted},
 		{"agent of another version", versionsChange},
 		{"API server is away", apiServerAway},
+		{"VF vanishes", vfVanishes},
+		{"node is started anew with pods running", nodeRestarted},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, w) })
 	}

@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -35,14 +38,14 @@ import (
 type kube struct {
 	t *testing.T
 	client.Client
-	kubeconfig string
+	config *rest.Config
 }
 
 func newKube(t *testing.T) *kube {
 	t.Helper()
 	config := kubetest.Start(t, "../../deploy/crds")
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, authenticationv1.AddToScheme, eventsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -51,14 +54,53 @@ func newKube(t *testing.T) *kube {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &kube{t: t, Client: c, kubeconfig: writeKubeconfig(t, config)}
+	k := &kube{t: t, Client: c, config: config}
+	k.do(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sluice-system"}}))
+	for _, file := range []string{"rbac.yaml", "admission.yaml"} {
+		k.apply("../../deploy/" + file)
+	}
+	return k
+}
+
+// apply makes the objects of a file.
+func (k *kube) apply(path string) {
+	k.t.Helper()
+	raw, err := os.ReadFile(path)
+	k.do(err)
+	for i, doc := range strings.Split(string(raw), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		k.do(yaml.UnmarshalStrict([]byte(doc), &o.Object))
+		if err := k.Create(k.t.Context(), o); err != nil {
+			k.t.Fatalf("%s, document %d: %v", path, i, err)
+		}
+	}
+}
+
+// as is how a service account of the installation reaches the API server, from a pod
+// on a node if one is named.
+func (k *kube) as(account, node string) *rest.Config {
+	k.t.Helper()
+	request := &authenticationv1.TokenRequest{}
+	if node != "" {
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", GenerateName: account + "-"},
+			Spec:       corev1.PodSpec{NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		}
+		k.do(k.Create(k.t.Context(), p))
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name, UID: p.UID}
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: account}}
+	k.do(k.SubResource("token").Create(k.t.Context(), sa, request))
+	c := rest.AnonymousClientConfig(k.config)
+	c.BearerToken = request.Status.Token
+	return c
 }
 
 func writeKubeconfig(t *testing.T, c *rest.Config) string {
 	t.Helper()
 	out := clientcmdapi.NewConfig()
 	out.Clusters["a"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
-	out.AuthInfos["a"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
+	out.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
 	out.Contexts["a"] = &clientcmdapi.Context{Cluster: "a", AuthInfo: "a"}
 	out.CurrentContext = "a"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -201,12 +243,12 @@ func (k *kube) agent(node string, m machine) *process {
 	k.t.Helper()
 	kubelet := filepath.Join(m.dir, "kubelet")
 	k.do(os.MkdirAll(kubelet, 0o700))
-	return k.start("agent", "--sim", m.sim, "--state-dir", m.dir, "--kubelet-dir", kubelet, "--node", node, "--kubeconfig", k.kubeconfig)
+	return k.start("agent", "--sim", m.sim, "--state-dir", m.dir, "--kubelet-dir", kubelet, "--node", node, "--kubeconfig", writeKubeconfig(k.t, k.as("sluice-agent", node)))
 }
 
 func (k *kube) controller() *process {
 	k.t.Helper()
-	return k.start("controller", "--kubeconfig", k.kubeconfig, "--leader-elect=false", "--health-address", "0")
+	return k.start("controller", "--kubeconfig", writeKubeconfig(k.t, k.as("sluice-controller", "")), "--health-address", "0")
 }
 
 // hold is a pod on the node that has a VF, by sluice's own record.
@@ -341,6 +383,13 @@ func TestStoryOfAPolicy(t *testing.T) {
 	})
 	if !strings.Contains(bad.Status.NotReady[0].Message, "127.0.0.1:9") {
 		t.Errorf("the policy says %q", bad.Status.NotReady[0].Message)
+	}
+	var events eventsv1.EventList
+	k.do(k.List(ctx, &events))
+	for _, want := range []string{"Resolved", "LetGo", "Cordoned", "Evicted", "Uncordoned", v1alpha1.ReasonRolledBack} {
+		if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == want && e.Regarding.Name == "n1" }) {
+			t.Errorf("there is no event %s of n1", want)
+		}
 	}
 	agent.halt()
 	controller.halt()

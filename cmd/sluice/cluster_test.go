@@ -236,7 +236,12 @@ type machine struct{ sim, dir string }
 
 func newMachine(t *testing.T) machine {
 	t.Helper()
-	return machine{"mlx5:cards=1,vfs=8", t.TempDir()}
+	dir, err := os.MkdirTemp("", "sluice") // short: the path of a socket in it has a bound
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return machine{"mlx5:cards=1,vfs=8", dir}
 }
 
 func (k *kube) agent(node string, m machine) *process {
@@ -435,4 +440,106 @@ func vfAddress(t *testing.T, m machine, index int) string {
 		t.Fatal(errors.New("it has no address"))
 	}
 	return out
+}
+
+// Two policies that contradict each other are named in both, and the node stays as
+// it is; when one has the higher priority it is heard. Of two nodes one changes at a
+// time: the second waits, and its agent says so.
+func TestB51PoliciesInACluster(t *testing.T) {
+	k := newKube(t)
+	for _, name := range []string{"n1", "n2"} {
+		k.node(name)
+		k.agent(name, newMachine(t))
+	}
+	k.controller()
+	k.policy("blue", "{nodeSelector: {}, pfs: [{pf: '0000:03:00.0', numVfs: 4, vfGroups: [{range: 0-2, mtu: 1400}]}]}")
+	for _, n := range []string{"n1", "n2"} {
+		k.await(n, "as blue wants it", ready)
+	}
+	before := k.await("n1", "there", ready)
+
+	const green = "pfs: [{pf: '0000:03:00.0', numVfs: 3, vfGroups: [{range: 1-1, mtu: 1300}]}]}"
+	k.policy("green", "{nodeSelector: {}, "+green)
+	for name, other := range map[string]string{"blue": "green", "green": "blue"} {
+		p := k.awaitPolicy(name, "conflicted", func(p *v1alpha1.NICPolicy) bool {
+			return meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.Conflicted) && len(p.Status.Conflicts) == 2 && p.Status.Conflicts[0].Nodes == 2
+		})
+		for i, want := range []string{"numVfs: 4 and 3", "vfGroups: VF 1 in both"} {
+			if c := p.Status.Conflicts[i]; c.With != other || !strings.Contains(c.Message, want) || !strings.Contains(c.Message, `policies "blue" and "green"`) {
+				t.Errorf("policy %s: %+v: want %q with %s", name, c, want, other)
+			}
+		}
+	}
+	if now := k.await("n1", "conflicted", func(o *v1alpha1.NodeNIC) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Resolved)
+		return c != nil && c.Reason == v1alpha1.ReasonConflict
+	}); now.Generation != before.Generation {
+		t.Errorf("generation %d of a node that was at %d before the conflict", now.Generation, before.Generation)
+	}
+
+	// Louder, it is heard; and the nodes go one after the other.
+	k.respec("green", "{nodeSelector: {}, priority: 1, "+green)
+	most := 0
+	k.awaitPolicy("green", "ready", func(p *v1alpha1.NICPolicy) bool {
+		busy := 0
+		for _, n := range []string{"n1", "n2"} {
+			o := k.nicNow(n)
+			if o.Annotations[v1alpha1.AnnotationGo] == fmt.Sprint(o.Generation) && o.Status.LastGoodGeneration != o.Generation {
+				busy++
+			}
+		}
+		most = max(most, busy)
+		return p.Status.ReadyNodes == 2 && p.Status.ObservedGeneration == p.Generation && len(p.Status.Conflicts) == 0
+	})
+	if most > 1 {
+		t.Errorf("%d nodes changed at one time, of policies that let one", most)
+	}
+	for _, n := range []string{"n1", "n2"} {
+		if o := k.await(n, "ready", ready); o.Status.Inventory.Ports[0].VFs != 3 {
+			t.Errorf("%s has %d VFs, want the three of the louder policy", n, o.Status.Inventory.Ports[0].VFs)
+		}
+	}
+}
+
+func (k *kube) nicNow(name string) *v1alpha1.NodeNIC {
+	k.t.Helper()
+	o := &v1alpha1.NodeNIC{}
+	k.do(k.Get(k.t.Context(), client.ObjectKey{Name: name}, o))
+	return o
+}
+
+// With the API server away an agent starts from what it took up last, offers its
+// pools, and mends what a stranger changes.
+func TestAgentWithoutAnAPIServer(t *testing.T) {
+	k := newKube(t)
+	k.node("n1")
+	m := newMachine(t)
+	agent, controller := k.agent("n1", m), k.controller()
+	k.policy("p", "{nodeSelector: {}, pfs: [{pf: '0000:03:00.0', numVfs: 3}], pools: [{name: fast, pfs: ['0000:03:00.0']}]}")
+	k.await("n1", "ready", ready)
+	agent.halt()
+	controller.halt()
+
+	away := rest.AnonymousClientConfig(k.config)
+	away.Host = "https://127.0.0.1:9"
+	agent = k.start("agent", "--sim", m.sim, "--state-dir", m.dir, "--kubelet-dir", filepath.Join(m.dir, "kubelet"), "--node", "n1", "--kubeconfig", writeKubeconfig(t, away), "--every", "1s")
+	k.logged(agent, "the node is as it was taken up last")
+	other := &options{sim: m.sim, stateDir: m.dir}
+	k.do(other.with(func(n *node) error { return n.machine.PCI.SetVFs(t.Context(), "0000:03:00.0", 0) }))
+	k.logged(agent, "mended")
+	agent.halt()
+	if vfAddress(t, m, 2) == "" {
+		t.Error("the VFs have not come back")
+	}
+}
+
+// logged waits until a process has said something.
+func (k *kube) logged(p *process, text string) {
+	k.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if raw, err := os.ReadFile(p.log); err == nil && strings.Contains(string(raw), text) {
+			return
+		}
+	}
+	k.t.Fatalf("it does not say %q", text)
 }

@@ -165,7 +165,7 @@ func (b *book) conditions(o *v1alpha1.NodeNIC, s v1alpha1.NodeNICStatus, current
 	switch {
 	case b.previewed == wish && b.refused != "":
 		bad, why = v1alpha1.ReasonRefused, b.refused
-	case b.failure != "" && !waits:
+	case b.failure != "": // also while the next wish waits: the node may be broken
 		bad, why = b.reason, b.failure
 	}
 	progressing, doing := v1alpha1.ReasonIdle, ""
@@ -179,10 +179,10 @@ func (b *book) conditions(o *v1alpha1.NodeNIC, s v1alpha1.NodeNICStatus, current
 	}
 	ready, said := v1alpha1.ReasonAsWanted, ""
 	switch {
-	case bad != "":
-		ready, said = bad, why
 	case progressing != v1alpha1.ReasonIdle:
 		ready, said = progressing, doing
+	case bad != "":
+		ready, said = bad, why
 	case b.seen.Drift != "":
 		ready, said = v1alpha1.ReasonDrifted, b.seen.Drift
 	case current != wish || s.LastGoodGeneration != o.Generation:

@@ -42,6 +42,9 @@ func TestStories(t *testing.T) {
 		{"API server is away", apiServerAway},
 		{"VF vanishes", vfVanishes},
 		{"node is started anew with pods running", nodeRestarted},
+		// From here on the agent follows a policy, not its file.
+		{"policy takes over, to Ready", policyToReady},
+		{"drain waits for a budget", drainIsBlocked},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, w) })
 	}

@@ -9,8 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"sluice.dev/sluice/pkg/api/v1alpha1"
 )
 
 const (
@@ -26,6 +32,7 @@ type world struct {
 	plane *plane
 	node  *node
 	kube  *kubernetes.Clientset
+	api   client.Client // of sluice's kinds
 }
 
 // begin makes the world: a tap in this network namespace, at whose other end the
@@ -83,6 +90,14 @@ func begin(ctx context.Context, t *testing.T) *world {
 	}
 	took("the node's guest is up")
 	if w.kube, err = kubernetes.NewForConfig(w.plane.config); err != nil {
+		t.Fatal(err)
+	}
+	log.SetLogger(logr.Discard()) // of controller-runtime, which else complains that there is none
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if w.api, err = client.New(w.plane.config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -124,21 +124,6 @@ func (w *world) ready(ctx context.Context) (bool, string, error) {
 	return false, "no condition Ready", nil
 }
 
-func vfVanishes(t *testing.T, w *world) {
-	pod := w.holder(t, "holder", 1)
-	held := w.devices(t, "holder")
-	// The last VF of the PF that the pod does not hold.
-	free := w.sh(t, `cd /sys/bus/pci/devices/1000:00:00.0
-		for i in 3 2; do [ "$(basename $(readlink virtfn$i))" = `+held[0]+` ] || { echo $i; break; }; done`)
-	w.sh(t, "echo "+free+" >/sys/kernel/debug/twin/1000:00:00.0/vf_vanish")
-	w.offered(t, fast, 3, 3)
-	w.untouched(t, pod)
-	// The card brings it back only with a new set of VFs, for which the pod's would
-	// have to go: so the agent makes that when the pod has gone.
-	w.end(t, "holder")
-	w.offered(t, fast, 4, 4)
-}
-
 func nodeRestarted(t *testing.T, w *world) {
 	ctx := t.Context()
 	replicas := int32(2)

@@ -40,7 +40,6 @@ func TestStories(t *testing.T) {
 		{"container runtime is restarted", runtimeRestarted},
 		{"agent of another version", versionsChange},
 		{"API server is away", apiServerAway},
-		{"VF vanishes", vfVanishes},
 		{"node is started anew with pods running", nodeRestarted},
 		// From here on the agent follows a policy, not its file.
 		{"policy takes over, to Ready", policyToReady},

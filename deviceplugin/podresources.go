@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"time"
 
@@ -53,6 +54,21 @@ func (h holders) same(o holders) bool {
 type kubeletView struct {
 	holders     holders
 	allocatable map[string]map[string]bool // nil where the kubelet does not say (before 1.28)
+}
+
+// Holders asks the kubelet which container has which device, by the device's ID,
+// whosever plugin offers it: a VF's is its PCI address everywhere. A kubelet that does
+// not answer within two seconds is an error.
+func Holders(ctx context.Context, socket string) (map[string]Holder, error) {
+	view, err := askPods(ctx, socket, 2*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Holder{}
+	for _, devices := range view.holders {
+		maps.Copy(out, devices)
+	}
+	return out, nil
 }
 
 // askPods asks the kubelet once, on a connection of its own: it is asked seldom,

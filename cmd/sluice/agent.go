@@ -104,6 +104,7 @@ func (a *agentRun) run(ctx context.Context) error {
 			return err
 		}
 	}
+	a.node.podResources = a.beside("pod-resources", "kubelet.sock")
 	// From before the first look, so that no change falls between.
 	changes, err := a.changes(ctx)
 	if err != nil {
@@ -192,9 +193,6 @@ func (a *agentRun) change(ctx context.Context, w *wanted) (apply.Result, error) 
 
 func (a *agentRun) runTo(ctx context.Context, w *wanted) (apply.Result, error) {
 	runner := a.node.runner(a.progress)
-	if a.cluster != nil {
-		runner.Observe = a.cluster.observe
-	}
 	if err := a.node.probe(ctx, runner, w.conduct); err != nil {
 		return apply.Result{}, err
 	}

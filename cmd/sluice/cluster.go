@@ -258,7 +258,7 @@ func (c *cluster) Preview(ctx context.Context, doc *v1alpha1.NodeNIC) (nodeapi.O
 	if err != nil {
 		return nodeapi.Outlook{}, err
 	}
-	state := c.own(w.state)
+	state := w.state
 	spec := plan.Complete(plan.Spare(w.spec, state), state)
 	if problems := plan.Check(spec, free(state)); len(problems) > 0 {
 		return nodeapi.Outlook{}, &apply.RefusedError{Problems: problems}
@@ -312,58 +312,12 @@ func (c *cluster) podOf(device string) string {
 	if r, err := record.In(c.node.dir).Load(device); err == nil && r.Pod.Name != "" {
 		return r.Pod.Namespace + "/" + r.Pod.Name
 	}
-	return strings.TrimPrefix(c.held()[device], "pod ")
-}
-
-// held is who has which device by what kubelet says.
-func (c *cluster) held() map[string]string {
-	c.mu.Lock()
-	o := c.offer
-	c.mu.Unlock()
-	out := map[string]string{}
-	if o == nil {
-		return out
-	}
-	for _, s := range o.plugin.Status() {
-		for device, h := range s.Pods {
-			out[device] = "pod " + h.Namespace + "/" + h.Pod
-		}
-	}
-	return out
-}
-
-// observe is the node's, with pods that kubelet knows to have devices which no
-// record tells of: those of vfio and RDMA go into pods without a CNI plugin.
-func (c *cluster) observe(ctx context.Context) (nic.State, error) {
-	state, err := c.node.observe(ctx)
-	return c.own(state), err
-}
-
-// own is state with them.
-func (c *cluster) own(state nic.State) nic.State {
-	held := c.held()
-	if len(held) == 0 {
-		return state
-	}
-	state = state.Clone()
-	for i := range state.PFs {
-		for j := range state.PFs[i].VFs {
-			if v := &state.PFs[i].VFs[j]; v.Owner == "" {
-				v.Owner = held[v.Address]
-			}
-		}
-		for j := range state.PFs[i].SFs {
-			if f := &state.PFs[i].SFs[j]; f.Owner == "" {
-				f.Owner = held[f.Device]
-			}
-		}
-	}
-	return state
+	return strings.TrimPrefix(c.node.holder(device, ""), "pod ")
 }
 
 // See is of nodeapi.Engine.
 func (c *cluster) See(ctx context.Context) (nodeapi.Seen, error) {
-	state, err := c.observe(ctx)
+	state, err := c.node.observe(ctx)
 	if err != nil {
 		return nodeapi.Seen{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/deviceplugin"
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/host/linux"
@@ -28,8 +29,13 @@ type node struct {
 	dir     string
 	close   func() error
 
-	mu       sync.Mutex        // of machine.Keep and outlived: ports are worked on at the same time
+	// podResources is the socket where kubelet tells which pod has which device; ""
+	// it is not asked.
+	podResources string
+
+	mu       sync.Mutex        // of machine.Keep and what follows: ports are worked on at the same time
 	outlived map[string]string // owners by records of VFs and SFs that were not there
+	pods     map[string]string // pods by VF or SF that they have by kubelet's last word
 }
 
 // open opens the machine that the flags name.
@@ -45,7 +51,7 @@ func (o *options) open() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &node{machine: m.Machine, dir: dir, close: m.Close}, nil
+	return &node{machine: m.Machine, dir: dir, close: m.Close, podResources: deviceplugin.DefaultPodResources}, nil
 }
 
 // openSim opens the simulated machine kept in dir, or makes it by spec. Each change is
@@ -86,7 +92,8 @@ func (o *options) with(f func(*node) error) error {
 	return errors.Join(f(n), n.close())
 }
 
-// observe reads the machine, and from the records who holds which VF.
+// observe reads the machine, and who holds which VF: from the records, and where there
+// is none from kubelet, as VFs on vfio-pci go into pods without a CNI plugin.
 func (n *node) observe(ctx context.Context) (nic.State, error) {
 	state, err := host.Observe(ctx, n.seam())
 	if err != nil {
@@ -97,6 +104,7 @@ func (n *node) observe(ctx context.Context) (nic.State, error) {
 		return state, err
 	}
 	n.outlive(owners, state)
+	n.askKubelet(ctx)
 	for i := range state.PFs {
 		for j := range state.PFs[i].VFs {
 			vf := &state.PFs[i].VFs[j]
@@ -149,14 +157,34 @@ func (n *node) outlive(owners map[string]string, state nic.State) {
 	}
 }
 
-// holder is owner, or "" if that is whose VF or SF had not been there.
+// askKubelet takes kubelet's word of who has which device. While it does not answer its
+// last one stands; its pods run on.
+func (n *node) askKubelet(ctx context.Context) {
+	if n.podResources == "" {
+		return
+	}
+	holders, err := deviceplugin.Holders(ctx, n.podResources)
+	if err != nil {
+		return
+	}
+	pods := make(map[string]string, len(holders))
+	for device, h := range holders {
+		pods[device] = "pod " + h.Namespace + "/" + h.Pod
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods = pods
+}
+
+// holder is owner, who holds a VF or SF by its record, unless it had not been there;
+// else the pod that has it by kubelet's word.
 func (n *node) holder(name, owner string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.outlived[name] == owner {
-		return ""
+	if owner != "" && n.outlived[name] != owner {
+		return owner
 	}
-	return owner
+	return n.pods[name]
 }
 
 // refresh reads one VF again, and who holds it.

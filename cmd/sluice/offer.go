@@ -48,13 +48,16 @@ func (a *agentRun) offer(ctx context.Context, w *wanted) (*offer, error) {
 	return o, nil
 }
 
-// pluginConfig says where kubelet's folders are: beside that of its device plugins.
+// beside is a path below kubelet's root folder, where that of its device plugins is.
+func (a *agentRun) beside(path ...string) string {
+	return filepath.Join(append([]string{filepath.Dir(a.kubelet)}, path...)...)
+}
+
 func (a *agentRun) pluginConfig(pools []nic.Pool) deviceplugin.Config {
-	kubelet := filepath.Dir(a.kubelet)
 	return deviceplugin.Config{
 		Dir:          a.kubelet,
-		Registry:     filepath.Join(kubelet, "plugins_registry"),
-		PodResources: filepath.Join(kubelet, "pod-resources", "kubelet.sock"),
+		Registry:     a.beside("plugins_registry"),
+		PodResources: a.node.podResources,
 		DeviceInfo:   a.infos,
 		CDI:          a.specs,
 		Pools:        pools,

@@ -44,6 +44,18 @@ lint: ## gofmt, vet, staticcheck, go-errorlint
 generate: ## deep copies and deploy/crds, of the types in pkg/api
 	@$(TOOL) controller-gen paths=./pkg/api/v1alpha1 object crd output:crd:dir=deploy/crds
 
+MANIFESTS = deploy/namespace.yaml deploy/crds/*.yaml deploy/rbac.yaml deploy/admission.yaml deploy/agent.yaml deploy/controller.yaml
+
+.PHONY: manifests
+manifests: ## deploy/sluice.yaml, which installs everything, of the files beside it
+	@awk 'FNR == 1 && NR != 1 && $$0 != "---" {print "---"} {print}' $(MANIFESTS) > deploy/sluice.yaml
+
+VERSION ?= dev
+
+.PHONY: image
+image: build ## the container image, build/sluice-VERSION.oci.tar, and what is in it
+	@$(GO) run ./lab/image --version $(VERSION) --out build/sluice-$(VERSION).oci.tar
+
 .PHONY: bench
 bench: build tools ## a line for each measurement
 	@lab/bench

@@ -94,6 +94,9 @@ func newRoot(o *options) *cobra.Command {
 		controllerCommand(),
 		flowsCommand(o),
 		convertCommand(o),
+		installCNICommand(),
+		uninstallCNICommand(),
+		versionCommand(o),
 	)
 	return root
 }

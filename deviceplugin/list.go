@@ -76,6 +76,9 @@ func List(p nic.Pool, n Node) (devices []Device, problems []string) {
 			devices = append(devices, o.sfs()...)
 		default:
 			devices = append(devices, o.vfs()...)
+			for _, i := range o.gone() {
+				problems = append(problems, fmt.Sprintf("pool %s: VF %d of %s has gone from the bus; it comes back with all VFs made anew", p, i, s.PF))
+			}
 			for _, missing := range o.missing() {
 				problems = append(problems, fmt.Sprintf("pool %s: %s has no VF %s: it has %d", p, s.PF, missing, len(pf.VFs)))
 			}
@@ -120,8 +123,20 @@ func (o on) vfs() (out []Device) {
 	problem := o.portProblem()
 	for _, r := range o.pick.Indexes.All() {
 		for i := r.First; i <= min(r.Last, len(o.pf.VFs)-1); i++ {
-			if v := &o.pf.VFs[i]; o.pool.Filter.FitsVF(o.pf, v) {
+			if v := &o.pf.VFs[i]; !v.Gone && o.pool.Filter.FitsVF(o.pf, v) {
 				out = append(out, o.device(v.Address, i, cmp.Or(problem, o.vfProblem(v))))
+			}
+		}
+	}
+	return out
+}
+
+// gone is the VFs of the pick that are on the bus no more.
+func (o on) gone() (out []int) {
+	for _, r := range o.pick.Indexes.All() {
+		for i := r.First; i <= min(r.Last, len(o.pf.VFs)-1); i++ {
+			if o.pf.VFs[i].Gone {
+				out = append(out, i)
 			}
 		}
 	}

@@ -56,6 +56,15 @@ func TestListReportsWhatIsNotThere(t *testing.T) {
 	}
 }
 
+func TestVFThatHasGone(t *testing.T) {
+	n := card(2)
+	n.State.PFs[0].VFs[0] = nic.VF{Gone: true}
+	devices, problems := List(nic.Pool{Name: "a", Select: []nic.Pick{{PF: n.State.PFs[0].Handle}}}, n)
+	if len(devices) != 1 || devices[0].Index != 1 || len(problems) != 1 || !strings.Contains(problems[0], "VF 0 of pci/0000:03:00.0 has gone") {
+		t.Errorf("devices %+v, problems %q: want the other VF, and said that this one has gone", devices, problems)
+	}
+}
+
 func TestHealth(t *testing.T) {
 	without := func(paths ...string) func(string) bool {
 		return func(p string) bool { return !slices.Contains(paths, p) }

@@ -79,6 +79,10 @@ func cardTable(w io.Writer, cards []nic.Card, state nic.State) {
 				p.Handle, p.Vendor, p.Device, orDash(p.Driver), orDash(p.Uplink.Name), orDash(macText(p.Uplink.MAC)),
 				mtuText(p.Uplink), orDash(string(p.Eswitch)), vfCount(p), orDash(strings.Join(p.RDMA, ",")), numaText(p.NUMA), orDash(portUse(p, state)))
 			for _, v := range p.VFs {
+				if v.Gone {
+					fmt.Fprintf(tw, "    vf %d\t-\tgone\t-\t-\t-\t\t\t%s\t-\t%s\t-\n", v.Index, orDash(v.Rep.Netdev.Name), numaText(p.NUMA))
+					continue
+				}
 				mac := v.MAC
 				if v.Netdev.Exists() {
 					mac = v.Netdev.MAC

@@ -18,6 +18,11 @@ type look struct {
 	want nic.Spec
 	next func(nic.State) (plan.Step, bool)
 
+	// steady: what is wanted was completed for the VFs that there were when the run
+	// began. If one goes meanwhile, all would have to be made anew, and the others
+	// would lose what nobody has written down for them: the way back has it all.
+	steady bool
+
 	state nic.State
 	whole bool      // state is all as it was read just now
 	vf    *nic.VFID // of the last step; nil when it may have changed anything
@@ -38,17 +43,43 @@ func (l *look) observe(ctx context.Context) (nic.State, error) {
 		}
 		// What is not found, or is the end, is looked for in everything.
 	}
+	was := &l.before
+	if len(l.state.PFs) > 0 {
+		was = &nic.State{PFs: l.state.PFs}
+	}
 	var err error
 	if l.state, err = l.job.observe(ctx); err != nil {
 		return l.state, err
 	}
 	l.whole = true
+	if l.steady {
+		if id, ok := l.vanished(was); ok {
+			return l.state, fmt.Errorf("%s has gone from the bus: %w", id, fs.ErrNotExist)
+		}
+	}
 	for _, w := range l.want.PFs {
 		if l.state.PF(w.Handle) == nil {
 			return l.state, fmt.Errorf("%s has gone: %w", w.Handle, fs.ErrNotExist)
 		}
 	}
 	return l.state, nil
+}
+
+// vanished finds a VF that is wanted, was there and is gone.
+func (l *look) vanished(was *nic.State) (nic.VFID, bool) {
+	for _, w := range l.want.PFs {
+		now, had := l.state.PF(w.Handle), was.PF(w.Handle)
+		if now == nil || had == nil {
+			continue
+		}
+		for i, v := range now.VFs {
+			wanted := w.VFCount != nil || !w.VF(i).IsZero()
+			if v.Gone && wanted && (i >= len(had.VFs) || !had.VFs[i].Gone) {
+				return nic.VFID{PF: w.Handle, Index: i}, true
+			}
+		}
+	}
+	return nic.VFID{}, false
 }
 
 func (l *look) do(ctx context.Context, s plan.Step) error {

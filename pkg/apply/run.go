@@ -275,11 +275,11 @@ func free(s *nic.State) {
 	for i := range s.PFs {
 		for j := range s.PFs[i].VFs {
 			v := &s.PFs[i].VFs[j]
-			v.Gone, v.Owner, v.Away = cmp.Or(v.InUse(), v.Gone), "", false
+			v.Drained, v.Owner, v.Away = cmp.Or(v.InUse(), v.Drained), "", false
 		}
 		for j := range s.PFs[i].SFs {
 			f := &s.PFs[i].SFs[j]
-			f.Gone, f.Owner, f.Away = cmp.Or(f.InUse(), f.Gone), "", false
+			f.Drained, f.Owner, f.Away = cmp.Or(f.InUse(), f.Drained), "", false
 		}
 	}
 }
@@ -367,22 +367,23 @@ func (j *job) one(ctx context.Context, s scope) ScopeResult {
 // there clears away what an interrupted run left, if need be, and converges.
 func (j *job) there(ctx context.Context, s scope, out *ScopeResult) error {
 	if s.clear {
-		if err := j.converge(ctx, s.backTo(j.before), out); err != nil {
+		if err := j.converge(ctx, &look{job: j, want: s.backTo(j.before)}, out); err != nil {
 			return fmt.Errorf("clear away what run %s left: %w", j.open.ID, err)
 		}
 		if err := j.record.scope(s.key, Cleared, nil); err != nil {
 			return err
 		}
 	}
-	if err := j.converge(ctx, s.want, out); err != nil {
+	if err := j.converge(ctx, &look{job: j, want: s.want, steady: true}, out); err != nil {
 		return err
 	}
 	return j.record.scope(s.key, Reached, nil)
 }
 
 // converge is the way there: nothing is done that is not written down.
-func (j *job) converge(ctx context.Context, want nic.Spec, out *ScopeResult) error {
-	look := &look{job: j, want: want, next: func(s nic.State) (plan.Step, bool) { return plan.NextOf(want, s) }}
+func (j *job) converge(ctx context.Context, look *look, out *ScopeResult) error {
+	want := look.want
+	look.next = func(s nic.State) (plan.Step, bool) { return plan.NextOf(want, s) }
 	return Converge(ctx, Loop[nic.State, plan.Step]{
 		Observe: look.observe,
 		Next:    look.next,
@@ -428,16 +429,12 @@ func (j *job) goBack(ctx context.Context, s scope, out *ScopeResult) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
 
-	want := s.backTo(j.before)
-	var errs []error
-	for {
-		err := j.convergeBack(ctx, want, out, &lost)
-		errs = append(errs, err)
-		if err == nil || !giveUp(&want, err) {
-			break
-		}
+	out.Back, out.Outcome = j.putBack(ctx, s, out, &lost), RolledBack
+	if out.Back != nil {
+		// What was refused once may be taken now: firmware that was busy, an SF
+		// whose device took its time to go.
+		out.Back = j.putBack(ctx, s, out, &lost)
 	}
-	out.Back, out.Outcome = errors.Join(errs...), RolledBack
 	if out.Back != nil {
 		out.Outcome = Failed
 	}
@@ -445,6 +442,19 @@ func (j *job) goBack(ctx context.Context, s scope, out *ScopeResult) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lost = errors.Join(j.lost, lost)
+}
+
+// putBack puts back what can be, and says what cannot.
+func (j *job) putBack(ctx context.Context, s scope, out *ScopeResult, lost *error) error {
+	want := s.backTo(j.before)
+	var errs []error
+	for {
+		err := j.convergeBack(ctx, want, out, lost)
+		errs = append(errs, err)
+		if err == nil || !giveUp(&want, err) {
+			return errors.Join(errs...)
+		}
+	}
 }
 
 // convergeBack is the way back. VFs that have come into use meanwhile are spared.

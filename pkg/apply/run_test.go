@@ -538,6 +538,121 @@ func TestRunCancelled(t *testing.T) {
 	b.mustBeAsBefore(t, before)
 }
 
+// A VF that goes from the bus, at any step and before or after it, ends the run, and
+// the way back makes all VFs anew, with what they had. The next run reaches what was
+// wanted.
+func TestVFVanishesAtEveryStep(t *testing.T) {
+	spec := nic.Spec{PFs: offload().PFs[:1]}
+	for _, vfs := range []int{0, 2} {
+		for at := 0; ; at++ {
+			b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: vfs}}})
+			before := b.observe()
+			n, vanished := 0, false
+			b.R.Progress = func(e Event) {
+				if e.Kind != EventStarted && e.Kind != EventDone {
+					return
+				}
+				if n++; n > at && !vanished { // later, if there is none yet
+					vanished = b.Vanish(nic.VFID{PF: port(0), Index: 0}) == nil
+				}
+			}
+			res, err := b.R.Run(t.Context(), spec)
+			if !vanished {
+				if at < 10 {
+					t.Errorf("%d VFs: %d places, want more", vfs, at)
+				}
+				break
+			}
+			if res.Outcome != RolledBack || !errors.Is(err, fs.ErrNotExist) {
+				t.Fatalf("%d VFs, at %d: %+v, %v; want rolled back", vfs, at, res, err)
+			}
+			b.mustBeAsBefore(t, before, port(0))
+			b.R.Progress = nil
+			if res, err := b.R.Run(t.Context(), spec); res.Outcome != Reached {
+				t.Fatalf("%d VFs, at %d, once more: %+v, %v", vfs, at, res, err)
+			}
+			b.mustBe(t, spec, before, true)
+		}
+	}
+}
+
+// A VF that had gone before is made anew with what its neighbours had; not by who
+// wants nothing of VFs, and not while a neighbour is in use.
+func TestVFThatHadGone(t *testing.T) {
+	broken := func() (*bench, nic.State) {
+		b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 3}}})
+		if _, err := b.R.Run(t.Context(), nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), VFs: []nic.VFSpec{2: {MTU: 4000}}}}}); err != nil {
+			t.Fatal(err)
+		}
+		before := b.observe()
+		if err := b.Vanish(nic.VFID{PF: port(0), Index: 1}); err != nil {
+			t.Fatal(err)
+		}
+		return b, before
+	}
+	count := nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), VFCount: ptr(3)}}}
+
+	b, before := broken()
+	if res, err := b.R.Run(t.Context(), count); err != nil || res.Outcome != Reached {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	after := b.observe()
+	for i, v := range after.PFs[0].VFs {
+		if had := before.PFs[0].VFs[i]; v.Gone || v.Driver != had.Driver || v.Netdev.MTU != had.Netdev.MTU {
+			t.Errorf("VF %d is %+v, and was %+v", i, v, had)
+		}
+	}
+
+	b, _ = broken()
+	if res, err := b.R.Run(t.Context(), nic.Spec{PFs: []nic.PFSpec{{Handle: port(0), Settings: nic.Settings{nic.TCOffload: "on"}}}}); err != nil || res.Scopes[0].Steps != 1 {
+		t.Errorf("who wants nothing of VFs: %+v, %v; want one step", res, err)
+	}
+
+	b, _ = broken()
+	used := func(ctx context.Context) (nic.State, error) {
+		s := b.observe()
+		s.PFs[0].VFs[0].Owner = "default/a"
+		return s, nil
+	}
+	b.R.Observe = used
+	var refused *RefusedError
+	if _, err := b.R.Run(t.Context(), count); !errors.As(err, &refused) || !strings.Contains(err.Error(), "vf 0: is in use") {
+		t.Errorf("a neighbour is in use: %v, want refused", err)
+	}
+	b.R.Spare = true
+	if res, err := b.R.Run(t.Context(), count); err != nil || len(res.Scopes) != 1 || res.Scopes[0].Steps != 0 {
+		t.Errorf("a neighbour is in use and to be spared: %+v, %v; want nothing done", res, err)
+	}
+}
+
+// What is refused once on the way back is put back all the same.
+func TestRefusedOnceOnTheWayBack(t *testing.T) {
+	whole := newBench(t, dualPort())
+	first := whole.Writes()
+	spec := nic.Spec{PFs: offload().PFs[:1]}
+	if _, err := whole.R.Run(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	last := whole.Writes()
+	for n := last + 1; ; n++ {
+		b := newBench(t, dualPort())
+		before := b.observe()
+		b.Inject(sim.Fault{Write: last})
+		b.Inject(sim.Fault{Write: n, Errno: syscall.EBUSY})
+		res, err := b.R.Run(t.Context(), spec)
+		if b.Writes() < n {
+			if n < last+3 {
+				t.Errorf("%d writes there, %d in all: want some on the way back", last-first, b.Writes()-first)
+			}
+			return
+		}
+		if res.Outcome != RolledBack || err == nil {
+			t.Fatalf("write %d of %d refused once: %+v, %v; want rolled back", n, b.Writes(), res, err)
+		}
+		b.mustBeAsBefore(t, before, port(0))
+	}
+}
+
 // What cannot be put back does not keep the rest from being put back.
 func TestRollbackThatFails(t *testing.T) {
 	b := newBench(t, sim.Config{Cards: []sim.Card{{Profile: "mlx5", NumVFs: 4}}})

@@ -253,17 +253,24 @@ func (j join) pf(f Function, vfs []Function) nic.PF {
 	p.RDMA = j.rdmaOf(f.Address, uplink.Netdev)
 	reps := j.representors(h, f.Address, uplink)
 	slices.SortFunc(vfs, func(a, b Function) int { return a.VFIndex - b.VFIndex })
-	for i, v := range vfs {
-		// The kernel makes and removes VFs in one call, so an index that is
-		// missing means that the list was read in the midst of it; what comes
-		// after the gap would answer to a wrong index.
-		if v.VFIndex != i {
-			break
-		}
-		p.VFs = append(p.VFs, j.vf(v, reps[i], uplink, d.Eswitch))
+	for _, v := range vfs {
+		p.VFs = j.gone(p.VFs, v.VFIndex, reps)
+		p.VFs = append(p.VFs, j.vf(v, reps[v.VFIndex], uplink, d.Eswitch))
 	}
+	p.VFs = j.gone(p.VFs, f.NumVFs, reps)
 	p.Carries = j.portCarries(p)
 	return p
+}
+
+// gone fills vfs up to n with VFs that the PF counts and the bus does not have. The
+// kernel counts VFs after it has made them all, and until it has removed them all
+// (drivers/pci/iov.c, sriov_enable and sriov_disable): so one of them has been taken
+// away, or somebody is removing all.
+func (j join) gone(vfs []nic.VF, n int, reps map[int]representor) []nic.VF {
+	for i := len(vfs); i < n; i++ {
+		vfs = append(vfs, nic.VF{Index: i, Gone: true, IOMMUGroup: -1, Rep: reps[i].Representor})
+	}
+	return vfs
 }
 
 func (j join) vf(f Function, rep representor, uplink Link, mode nic.Eswitch) nic.VF {

@@ -514,10 +514,11 @@ func TestVF(t *testing.T) {
 		t.Errorf("legacy: VF 0: %+v", v)
 	}
 
-	// A list that was read while VFs were made: what comes after a gap is not told.
-	l.functions = slices.Delete(l.functions, 2, 3)
-	if n := len(observe(t, l).PF(h).VFs); n != 1 {
-		t.Errorf("%d VFs before the gap: want 1", n)
+	// VFs that are gone from the bus, in the midst and at the end.
+	l.functions = slices.Delete(l.functions, 2, 4)
+	vfs := observe(t, l).PF(h).VFs
+	if len(vfs) != 3 || vfs[0].Gone || !vfs[1].Gone || !vfs[2].Gone || vfs[2].Index != 2 || vfs[1].Address != "" {
+		t.Errorf("VFs 1 and 2 gone from the bus: %+v: want VF 0, and two that are gone", vfs)
 	}
 }
 

@@ -29,7 +29,7 @@ type SF struct {
 	Netdev   Netdev   `json:"netdev,omitzero"`
 	Away     bool     `json:"away,omitempty"`
 	Owner    string   `json:"owner,omitempty"`
-	Gone     string   `json:"-"`               // as of a VF
+	Drained  string   `json:"-"`               // as of a VF
 	Netns    string   `json:"netns,omitempty"` // as of a VF
 	Rep      Netdev   `json:"rep,omitzero"`
 	RDMA     []string `json:"rdma,omitempty"`

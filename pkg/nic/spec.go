@@ -53,6 +53,9 @@ type VFSpec struct {
 	RepMTU  int    `json:"repMTU,omitempty"`  // of the representor, bytes
 
 	Settings Settings `json:"settings,omitempty"`
+
+	// Gone: if the VF has gone, so be it; making it anew would take the others.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // IsZero says that nothing is wanted.
@@ -160,6 +163,9 @@ func freezePF(p PF, bond *Bond) PFSpec {
 }
 
 func freezeVF(v VF) VFSpec {
+	if v.Gone {
+		return VFSpec{Gone: true}
+	}
 	mac := v.MAC
 	f := VFSpec{Driver: DriverOf(v.Driver), MAC: &mac, RepMTU: v.Rep.Netdev.MTU, Settings: maps.Clone(v.Settings)}
 	if v.Netdev.Exists() {

@@ -110,6 +110,11 @@ type VF struct {
 	Address string `json:"address"` // PCI
 	Driver  string `json:"driver,omitempty"`
 
+	// Gone: the PF counts it and the bus does not have it, nor an address for it
+	// (it was removed, or broke). It comes back only with all VFs of the PF made
+	// anew.
+	Gone bool `json:"gone,omitempty"`
+
 	// MAC is the administrative address: the port function's hw_addr in
 	// switchdev mode, the VF row of the PF's netdev in legacy mode. A driver
 	// reads it when it binds, so a later change shows in Netdev.MAC only after
@@ -124,9 +129,9 @@ type VF struct {
 	// Owner says who holds the VF by sluice's own record ("" nobody).
 	Owner string `json:"owner,omitempty"`
 
-	// Gone is why it would be in use, had not somebody said that whoever used it is
+	// Drained is why it would be in use, had not somebody said that whoever used it is
 	// gone: taking it is still what a drain is for.
-	Gone string `json:"-"`
+	Drained string `json:"-"`
 
 	// Netns is the path of the namespace that the netdev is in, where somebody has
 	// looked for it; "" the host's, or not known.

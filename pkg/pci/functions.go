@@ -190,14 +190,16 @@ func (s *Sys) virtfns(r *reader, devices dir, pf Function, vfs map[string]vf) bo
 	}
 	d := dir(fd)
 	defer d.close()
+	whole := true
 	for i := range pf.NumVFs {
 		address, ok := r.link(d, virtfn(i))
 		if !ok {
-			return false
+			whole = false
+			continue
 		}
 		vfs[address] = vf{pf: pf.Address, index: i, numa: pf.NUMA}
 	}
-	return true
+	return whole
 }
 
 func virtfn(i int) string { return "virtfn" + strconv.Itoa(i) }

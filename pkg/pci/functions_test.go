@@ -211,6 +211,13 @@ func TestTornList(t *testing.T) {
 	if len(got) != 3 || got[1].VFIndex != 0 || got[2].VFIndex != 2 {
 		t.Errorf("a VF removed by itself: got %+v", got)
 	}
+	if err := os.Remove(tr.path("devices/pci0000:00/0000:03:00.0/virtfn1")); err != nil {
+		t.Fatal(err)
+	}
+	got = functions(t, New(tr.root, false))
+	if len(got) != 3 || got[1].VFIndex != 0 || got[2].VFIndex != 2 {
+		t.Errorf("and its link: got %+v, want the VF after it too", got)
+	}
 	tr.file(pf+"/sriov_numvfs", "8\n")
 	if got := functions(t, New(tr.root, false)); len(got) != 3 {
 		t.Errorf("a count ahead of the links: got %+v", got)

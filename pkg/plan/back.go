@@ -55,7 +55,8 @@ func (p profile) mayChoose(admin *nic.MAC, link nic.MAC) bool {
 
 // Spare answers spec without what it wants of VFs and SFs that are in use in
 // state: who goes back leaves alone what has meanwhile been given away. A
-// representor is not the holder's, and keeps its wish.
+// representor is not the holder's, and keeps its wish. A VF that has gone stays away
+// while another is in use: it would take that with it.
 func Spare(spec nic.Spec, state nic.State) nic.Spec {
 	out := spec
 	out.PFs = make([]nic.PFSpec, len(spec.PFs))
@@ -71,10 +72,24 @@ func Spare(spec nic.Spec, state nic.State) nic.Spec {
 func sparePF(want nic.PFSpec, pf nic.PF) nic.PFSpec {
 	vfs := make([]nic.VFSpec, len(want.VFs))
 	copy(vfs, want.VFs)
-	for i := range vfs {
-		if i < len(pf.VFs) && pf.VFs[i].InUse() != "" {
+	used := false
+	for i, v := range pf.VFs {
+		if v.InUse() == "" {
+			continue
+		}
+		used = true
+		if i < len(vfs) {
 			vfs[i] = nic.VFSpec{RepMTU: vfs[i].RepMTU}
 		}
+	}
+	for i, v := range pf.VFs {
+		if !used || !v.Gone {
+			continue
+		}
+		for len(vfs) <= i {
+			vfs = append(vfs, nic.VFSpec{})
+		}
+		vfs[i] = nic.VFSpec{Gone: true}
 	}
 	want.VFs = vfs
 	if want.SFs != nil {

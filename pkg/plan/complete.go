@@ -61,7 +61,7 @@ func (g *goal) complete() nic.PFSpec {
 		g.want.Autoprobe = &pf.Autoprobe
 	}
 	if g.endCount == len(pf.VFs) {
-		disturbed := g.flips() || g.detours() || g.awaitsLAG
+		disturbed := g.flips() || g.detours() || g.awaitsLAG || g.lacks()
 		for i := range pf.VFs {
 			if disturbed || g.wantsDriver(i) || g.wantsUnbound(i) {
 				*g.entry(i) = g.keep(i)
@@ -70,16 +70,21 @@ func (g *goal) complete() nic.PFSpec {
 	} else if g.atTheEnd().startsUnbound() {
 		for i := range g.endCount {
 			if w := g.entry(i); w.Driver == "" {
-				w.Driver = nic.DriverNone
-				if *g.want.Autoprobe {
-					w.Driver = nic.DriverKernel
-				}
+				w.Driver = g.driverOfNew()
 			}
 		}
 	}
 	g.keepSFs()
 	g.keepPort()
 	return g.want
+}
+
+// driverOfNew is what the kernel gives to VFs that are made anew.
+func (g *goal) driverOfNew() nic.Driver {
+	if *g.want.Autoprobe {
+		return nic.DriverKernel
+	}
+	return nic.DriverNone
 }
 
 // atTheEnd is the same goal seen when the VFs that have to go are gone and no
@@ -112,6 +117,12 @@ func (g *goal) entry(i int) *nic.VFSpec {
 // keep is what is wanted of VF i with the rest as it is now.
 func (g *goal) keep(i int) nic.VFSpec {
 	w, v := g.want.VF(i), g.pf.VFs[i]
+	if v.Gone {
+		if g.removes() && w.Driver == "" {
+			w.Driver = g.driverOfNew()
+		}
+		return w
+	}
 	if w.Driver == "" {
 		w.Driver = nic.DriverOf(v.Driver)
 	}

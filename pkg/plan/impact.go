@@ -97,10 +97,10 @@ func (s Step) takesGone(state nic.State) bool {
 	return slices.ContainsFunc(s.touches(state), func(f function) bool {
 		if f.vf != nil {
 			v := vfAt(&state, *f.vf)
-			return v != nil && v.Gone != ""
+			return v != nil && v.Drained != ""
 		}
 		v := sfAt(&state, *f.sf)
-		return v != nil && v.Gone != ""
+		return v != nil && v.Drained != ""
 	})
 }
 
@@ -122,6 +122,9 @@ func allOf(s nic.State, h nic.Handle, sfs bool) []function {
 	}
 	var out []function
 	for i := range pf.VFs {
+		if pf.VFs[i].Gone {
+			continue
+		}
 		out = append(out, theVF(nic.VFID{PF: h, Index: i})...)
 	}
 	for i := range pf.SFs {

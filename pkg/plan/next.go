@@ -170,7 +170,17 @@ func (g *goal) leavesMode() bool {
 // removes: the VFs that there are have to go, for good or to be made anew.
 func (g *goal) removes() bool {
 	have := len(g.pf.VFs)
-	return have > 0 && (have != g.count || g.flips() && g.prof.modeWithoutVFs)
+	return have > 0 && (have != g.count || g.flips() && g.prof.modeWithoutVFs || g.lacks())
+}
+
+// lacks: a VF that is wanted has gone. The kernel makes all VFs or none.
+func (g *goal) lacks() bool {
+	for i := range g.pf.VFs {
+		if w := g.wish(i); g.pf.VFs[i].Gone && !w.Gone && (g.want.VFCount != nil || !w.IsZero()) {
+			return true
+		}
+	}
+	return false
 }
 
 // flipsFirst: the mode is to change before the VFs are made.
@@ -293,6 +303,9 @@ func (g *goal) autoprobeForNew() bool {
 // a time as can be.
 func (g *goal) vf(i int) Action {
 	w, v, id := &g.want.VFs[i], &g.pf.VFs[i], g.id(i)
+	if v.Gone {
+		return nil
+	}
 	set := within(w.Settings, v.Settings) // which saves looking for what to set
 	switch {
 	case v.Driver != "" && (g.wantsDriver(i) || g.wantsMAC(i) || !set && g.wantsUnbound(i)):

@@ -279,6 +279,42 @@ func TestBackAndSpare(t *testing.T) {
 	}
 }
 
+// The kernel makes all VFs or none, so one that has gone takes the others with it: not
+// for who wants nothing of it, and not while one is in use.
+func TestGoneVF(t *testing.T) {
+	p := pf(handle(0), "mlx5_core", nic.Switchdev, 3)
+	p.VFs[1] = nic.VF{Index: 1, Gone: true}
+	count := spec(nic.PFSpec{VFCount: ptr(3)})
+	plan := func(s nic.Spec, p nic.PF) []string {
+		t.Helper()
+		out, err := Unfold(Complete(s, one(p)), one(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var steps []string
+		for _, s := range out.Steps {
+			steps = append(steps, s.String())
+		}
+		return steps
+	}
+	got := plan(count, p)
+	if len(got) < 2 || got[0] != "remove all VFs of pci/0000:03:00.0" || !slices.Contains(got, "make 3 VFs of pci/0000:03:00.0") {
+		t.Errorf("the count is wanted: %q, want all made anew", got)
+	}
+	for name, s := range map[string]nic.PFSpec{"its neighbour": {VFs: []nic.VFSpec{{MTU: 1500}}}, "as it is": Back(one(p), count).PFs[0]} {
+		if got := plan(spec(s), p); len(got) > 0 {
+			t.Errorf("%s is wanted: %q, want nothing", name, got)
+		}
+	}
+	p.VFs[2].Owner = "default/a"
+	if got := Check(count, one(p)); len(got) != 1 || got[0].Object != "pci/0000:03:00.0 vf 2" {
+		t.Errorf("a neighbour is in use: %q, want refused", got)
+	}
+	if got := plan(Spare(count, one(p)), p); len(got) > 0 {
+		t.Errorf("a neighbour is spared: %q, want nothing", got)
+	}
+}
+
 // Who goes back leaves an SF in use as it is, also one that there was not before,
 // but for its representor.
 func TestSpareSFs(t *testing.T) {

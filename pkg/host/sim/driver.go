@@ -41,7 +41,7 @@ func (s *Sim) find(address string) (f, v int, ok bool) {
 			return i, -1, true
 		}
 		for j := range p.VFs {
-			if s.vfAddress(i, j) == address {
+			if !p.VFs[j].Gone && s.vfAddress(i, j) == address {
 				return i, j, true
 			}
 		}

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
@@ -331,6 +332,28 @@ func TestWorldErrors(t *testing.T) {
 	}
 	if s.Writes() != 0 {
 		t.Errorf("%d writes", s.Writes())
+	}
+}
+
+func TestVanish(t *testing.T) {
+	s := parse(t, "mlx5:mode=switchdev,numvfs=3")
+	id := nic.VFID{PF: nic.PCI(pf0), Index: 1}
+	at := observe(t, s).PFs[0].VFs[1].Address
+	must(t, s.Vanish(id))
+	if err := s.Vanish(id); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("twice: %v, want fs.ErrNotExist", err)
+	}
+	vfs := observe(t, s).PFs[0].VFs
+	if v := vfs[1]; len(vfs) != 3 || !v.Gone || v.Address != "" || v.Netdev.Exists() || !v.Rep.Exists() {
+		t.Errorf("VFs %+v: want the second gone, with its representor", vfs)
+	}
+	if err := s.Machine().PCI.Bind(t.Context(), at, ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("bind: %v, want fs.ErrNotExist", err)
+	}
+	must(t, s.Machine().PCI.SetVFs(t.Context(), pf0, 0))
+	must(t, s.Machine().PCI.SetVFs(t.Context(), pf0, 3))
+	if v := observe(t, s).PFs[0].VFs[1]; v.Gone || v.Address != at {
+		t.Errorf("made anew: %+v", v)
 	}
 }
 

@@ -55,6 +55,9 @@ func (s *Sim) functions() []host.Function {
 		}
 		out = append(out, f)
 		for j, v := range p.VFs {
+			if v.Gone {
+				continue
+			}
 			out = append(out, host.Function{
 				Address: s.vfAddress(i, j), Vendor: card.vendor, Device: card.vfDevice,
 				Driver: v.Driver, NUMA: p.NUMA, PF: p.Address, VFIndex: j,

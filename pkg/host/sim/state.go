@@ -69,6 +69,7 @@ type vf struct {
 	Driver string       `json:"driver,omitempty"`
 	MAC    nic.MAC      `json:"mac,omitzero"` // administrative
 	Set    nic.Settings `json:"set,omitempty"`
+	Gone   bool         `json:"gone,omitempty"` // from the bus; its vport is still there
 
 	address string // once it was asked for: see Sim.vfAddress
 }

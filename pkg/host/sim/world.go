@@ -143,6 +143,21 @@ func (s *Sim) Reboot() {
 	s.tell("the machine has started")
 }
 
+// Vanish takes a VF from the bus, as remove of its device in sysfs does. It comes back
+// with all VFs of its PF made anew.
+func (s *Sim) Vanish(id nic.VFID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, v, ok := s.find(id.PF.Name)
+	if !ok || v >= 0 || id.Index < 0 || id.Index >= len(s.st.PFs[f].VFs) || s.st.PFs[f].VFs[id.Index].Gone {
+		return fmt.Errorf("vanish %s: %w", id, fs.ErrNotExist)
+	}
+	s.removeVF(f, id.Index)
+	s.st.PFs[f].VFs[id.Index].Gone = true
+	s.tell(id.String())
+	return nil
+}
+
 // SetCarrier plugs or pulls the cable of a PF.
 func (s *Sim) SetCarrier(h nic.Handle, on bool) error {
 	s.mu.Lock()

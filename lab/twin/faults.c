@@ -156,6 +156,17 @@ static const struct file_operations fail_fops = {
 	.release = single_release, .write = fail_write,
 };
 
+static int ops_show(struct seq_file *m, void *v)
+{
+	unsigned int i;
+
+	for (i = 0; i < TWIN_NUM_OPS; i++)
+		seq_printf(m, "%s\n", ops[i]);
+	return 0;
+}
+
+DEFINE_SHOW_ATTRIBUTE(ops);
+
 /* Anything written ends all that the faults did. */
 static ssize_t clear_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
 {
@@ -336,6 +347,7 @@ void twin_faults_init(struct twin_port *port)
 	snprintf(name, sizeof(name), "%04x:00:%02x.%u", twin_domain, port->card->num, port->num);
 	port->debugfs = debugfs_create_dir(name, twin_debugfs());
 	debugfs_create_file("fail", 0600, port->debugfs, port, &fail_fops);
+	debugfs_create_file("ops", 0400, port->debugfs, port, &ops_fops);
 	debugfs_create_file("clear", 0200, port->debugfs, port, &clear_fops);
 	debugfs_create_file("wire", 0600, port->debugfs, port, &wire_fops);
 	debugfs_create_file_unsafe("carrier", 0600, port->debugfs, port, &carrier_fops);

@@ -1,11 +1,14 @@
 package linux
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -31,5 +34,15 @@ func TestRepresentorsByName(t *testing.T) {
 		if d := cmp.Diff(tt.want, representorsByName(tt.list, nic.PCI(pf))); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
+	}
+}
+
+// What fails within something else keeps its own words.
+func TestFailWithin(t *testing.T) {
+	err := fail("reload", "auxiliary/mlx5_core.sf.2", &netlink.Error{Errno: unix.EIO, Text: "mlx5_core: no"})
+	err = fail("activate SF", "pci/0000:03:00.0/32768", err)
+	const want = "activate SF of pci/0000:03:00.0/32768: reload of auxiliary/mlx5_core.sf.2: input/output error: mlx5_core: no"
+	if !errors.Is(err, unix.EIO) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

@@ -152,15 +152,12 @@ func (e eswitches) enableSF(device string) error {
 			continue
 		}
 		if err := e.devlink.SetParam(h, name, devlink.DriverInit, on); err != nil {
-			return fmt.Errorf("switch on %s of %s: %w", name, h, err)
+			return fail("switch on "+name, h.String(), err)
 		}
 		changed = true
 	}
 	if !changed {
 		return nil
 	}
-	if err := e.devlink.Reload(h); err != nil {
-		return fmt.Errorf("reload %s: %w", h, err)
-	}
-	return nil
+	return fail("reload", h.String(), e.devlink.Reload(h))
 }

@@ -14,8 +14,9 @@ document() {
 }
 
 # inventory: all that sluice sees, less what no one chooses: the kernel numbers
-# interfaces in the order in which drivers come to them, and ports go in parallel.
-unchosen='del(.. | .ifindex?, (.name? | select(type == "string" and test("^eth[0-9]+$"))))'
+# interfaces in the order in which drivers come to them, and ports go in parallel. An
+# error that a reporter cannot recover from stays.
+unchosen='del(.. | .ifindex?, .failing?, (.name? | select(type == "string" and test("^eth[0-9]+$"))))'
 inventory() { sluice observe -o json | jq "$unchosen"; }
 
 # pf N FILTER, vf N I FILTER: of a port, of a VF, as sluice sees it.

@@ -66,7 +66,7 @@ func TestManifestIsTakenByTheAPIServer(t *testing.T) {
 		for _, o := range manifest(t) {
 			kinds[o.GetKind()]++
 			o.SetManagedFields(nil)
-			err := k.Patch(t.Context(), o, client.Apply, client.FieldOwner("installer"), client.ForceOwnership, client.FieldValidation("Strict"))
+			err := k.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("installer"), client.ForceOwnership)
 			if err != nil {
 				t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 			}

@@ -33,11 +33,14 @@ type agentRun struct {
 
 	infos, specs string // folders of device information and CDI specs
 
+	metrics string // address of /metrics; "" or "0": none
+	meters  *meters
+
 	cluster *cluster // whom what is wanted comes from with --node; nil: FILE is people's
 }
 
 func agentCommand(o *options) *cobra.Command {
-	a, sriov := &agentRun{read: 2 * time.Second}, &sriovConfig{}
+	a, sriov := &agentRun{read: 2 * time.Second, meters: newMeters()}, &sriovConfig{}
 	var name, kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "agent (-f FILE | --node NAME | --sriov-config FILE)",
@@ -92,6 +95,7 @@ state folder, and is what the node is kept as while the API server is away.`,
 	f.StringVar(&a.infos, "devinfo-dir", deviceplugin.DefaultDeviceInfo, "folder where CNI plugins look for what they were given")
 	f.StringVar(&a.specs, "cdi-dir", deviceplugin.DefaultCDI, "folder where container runtimes look for CDI specs")
 	f.DurationVar(&a.every, "every", agent.Every, "how often the machine is looked at when nothing tells of a change")
+	f.StringVar(&a.metrics, "metrics-address", "0", "where /metrics answers, for example 127.0.0.1:9108; 0 for nowhere")
 	return cmd
 }
 
@@ -119,6 +123,11 @@ func (a *agentRun) run(ctx context.Context) error {
 		return err
 	}
 	defer o.stop()
+	stop, err := a.meters.serve(ctx, a.metrics, o.plugin.Status)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if a.cluster != nil {
 		defer a.cluster.start(ctx, o)()
 	}
@@ -151,8 +160,12 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 	defer stop()
 	g := &agent.Guard{
 		Changes: changes,
-		Observe: a.node.observe,
-		Want:    o.want(w),
+		Observe: func(ctx context.Context) (nic.State, error) {
+			state, err := a.node.observe(ctx)
+			a.meters.looked(state, err)
+			return state, err
+		},
+		Want: o.want(w),
 		Busy: func() bool {
 			_, busy := a.node.journal().Running()
 			return busy
@@ -169,6 +182,7 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 	if w.conduct.Drift == policy.DriftMend {
 		g.Mend = func(context.Context, nic.Spec) error {
 			_, err := a.change(ctx, w)
+			a.meters.mends.WithLabelValues(resultOf(err)).Inc()
 			return err
 		}
 	}
@@ -185,6 +199,7 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 // them, until they come back.
 func (a *agentRun) change(ctx context.Context, w *wanted) (apply.Result, error) {
 	result, err := a.runTo(ctx, w)
+	a.meters.runs.WithLabelValues(string(result.Outcome)).Inc()
 	if a.cluster != nil {
 		a.cluster.ended(w, result, err)
 	}
@@ -223,6 +238,7 @@ func (a *agentRun) runTo(ctx context.Context, w *wanted) (apply.Result, error) {
 }
 
 func (a *agentRun) progress(e apply.Event) {
+	a.meters.event(e)
 	if a.cluster != nil {
 		a.cluster.agent.Event(e)
 	}

@@ -75,7 +75,7 @@ func (k *kept) node() *node {
 func (k *kept) agent() (end func()) {
 	k.t.Helper()
 	ctx, cancel := context.WithCancel(k.t.Context())
-	a := &agentRun{
+	a := &agentRun{meters: newMeters(),
 		node: k.node(), file: k.file, kubelet: k.kdir, every: 300 * time.Millisecond, read: 20 * time.Millisecond,
 		log: slog.New(slog.NewTextHandler(k, nil)),
 	}

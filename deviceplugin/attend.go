@@ -95,6 +95,10 @@ type PoolStatus struct {
 	Resource string
 	Devices  []Device
 	Pods     map[string]Holder // who has which device, by ID
+
+	// Away is why the kubelet does not have the pool, ErrNoKubelet if none is there;
+	// nil: it has.
+	Away error
 }
 
 // Status is all pools in their order, as last observed and as the kubelet said
@@ -105,7 +109,7 @@ func (p *Plugin) Status() []PoolStatus {
 	var out []PoolStatus
 	for _, e := range p.endpoints {
 		devices, _ := e.offer.get()
-		out = append(out, PoolStatus{Resource: e.resource, Devices: devices, Pods: p.holders[e.resource]})
+		out = append(out, PoolStatus{Resource: e.resource, Devices: devices, Pods: p.holders[e.resource], Away: e.standing()})
 	}
 	return out
 }

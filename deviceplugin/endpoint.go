@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,6 +33,9 @@ type endpoint struct {
 	after  <-chan struct{} // closed when an earlier one of this resource has ended; nil none
 	ended  chan struct{}   // closed when run has returned
 
+	mu   sync.Mutex
+	away error // why the kubelet does not have the pool; nil: it has
+
 	socket    string // the name of the last one
 	complaint string // the last one that was logged
 	doubts    int    // how often in a row the kubelet's list was another; of who asks it
@@ -40,8 +44,21 @@ type endpoint struct {
 func newEndpoint(pool nic.Pool, at meeting, desk desk, log *slog.Logger) *endpoint {
 	return &endpoint{
 		resource: pool.Resource(), at: at, offer: newOffer(pool), desk: desk, log: log.With("resource", pool.Resource()),
-		woken: make(chan struct{}, 1), doubted: make(chan struct{}, 1), ended: make(chan struct{}),
+		woken: make(chan struct{}, 1), doubted: make(chan struct{}, 1), ended: make(chan struct{}), away: errNotTried,
 	}
+}
+
+func (e *endpoint) stand(away error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.away = away
+}
+
+// standing is why the kubelet does not have the pool; nil: it has.
+func (e *endpoint) standing() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.away
 }
 
 // update offers devices, and logs what has become of each.
@@ -69,9 +86,14 @@ func (e *endpoint) update(devices []Device) {
 	}
 }
 
-// How a place with the kubelet ends, other than by an error of the system.
+// ErrNoKubelet is that of a pool while no kubelet is there to have it.
+var ErrNoKubelet = errors.New("no kubelet listens")
+
+// How a place with the kubelet ends, other than by an error of the system, or has not
+// begun.
 var (
-	errNoKubelet  = errors.New("the kubelet's socket is not there")
+	errNoSocket   = fmt.Errorf("%w: its socket is not there", ErrNoKubelet)
+	errNotTried   = errors.New("not tried yet")
 	errNewKubelet = errors.New("the kubelet's socket is a new one")
 	errRemoved    = errors.New("our socket was removed")
 	errNoStream   = errors.New("the kubelet did not open its stream")
@@ -97,6 +119,7 @@ func (e *endpoint) run(ctx context.Context, t timing) {
 	for {
 		kubelet := e.at.kubelet()
 		held, err := e.hold(ctx, kubelet, t)
+		e.stand(err)
 		if ctx.Err() != nil {
 			return
 		}
@@ -161,7 +184,7 @@ func (e *endpoint) hold(ctx context.Context, kubelet identity, t timing) (held b
 	case ByWatcher:
 		return e.beFound(ctx, t)
 	}
-	return false, errNoKubelet
+	return false, errNoSocket
 }
 
 // server is a server of the pool under one socket.
@@ -206,6 +229,7 @@ func (s *server) why() error { return fmt.Errorf("serve %s: %w", s.path, s.failu
 // whether it is by what can be seen of files.
 func (e *endpoint) keep(ctx context.Context, s *server, lost func() error, t timing) error {
 	devices, _ := e.offer.get()
+	e.stand(nil)
 	e.log.Info("registered with the kubelet", "socket", s.path, "devices", len(devices))
 	select {
 	case <-e.doubted: // of an earlier place

@@ -53,6 +53,10 @@ type Config struct {
 	RDMA func(context.Context) ([]host.RDMADevice, error)
 	GPUs func(context.Context) ([]host.GPU, error)
 
+	// Allocated is told how an allocation of a resource went, and how long it took from
+	// the kubelet's call to the answer; nil is fine.
+	Allocated func(resource string, took time.Duration, err error)
+
 	// Exists says whether a device file is there; nil asks the file system.
 	Exists func(path string) bool
 
@@ -123,6 +127,9 @@ func New(c Config) (*Plugin, error) {
 			_, err := os.Stat(path)
 			return err == nil
 		}
+	}
+	if c.Allocated == nil {
+		c.Allocated = func(string, time.Duration, error) {}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -405,6 +412,10 @@ func (p *Plugin) observe(ctx context.Context) (Node, error) {
 
 func (p *Plugin) wantsGPUs() bool {
 	return slices.ContainsFunc(p.current(), func(e *endpoint) bool { return e.offer.current().Prefer == nic.NearGPU })
+}
+
+func (p *Plugin) allocated(resource string, took time.Duration, err error) {
+	p.config.Allocated(resource, took, err)
 }
 
 // hand writes what belongs to an allocation before it is answered.

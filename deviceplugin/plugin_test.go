@@ -171,6 +171,20 @@ func (b *bench) wait(k *kubelettest.Kubelet, resource string, total, healthy int
 	}
 }
 
+// waitAway waits until of each pool it is so why the kubelet does not have it.
+func (b *bench) waitAway(so func(error) bool) {
+	b.t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		status := b.plugin.Status()
+		if !slices.ContainsFunc(status, func(s PoolStatus) bool { return !so(s.Away) }) {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("pools are with the kubelet, or not because: %v", status)
+		}
+	}
+}
+
 func (b *bench) sockets() []string {
 	b.t.Helper()
 	found, err := filepath.Glob(filepath.Join(b.dir, "sluice-*"))
@@ -319,7 +333,15 @@ func TestB21TheKubeletSeesFilesAppear(t *testing.T) {
 
 // Allocate looks at the machine as it is, not as it was when it was listed.
 func TestAllocateObservesAnew(t *testing.T) {
-	b := start(t, card(2), nil, pool("fast", ""))
+	told := make(chan error, 8)
+	b := startWith(t, card(2), func(_ *bench, c *Config) {
+		c.Allocated = func(resource string, took time.Duration, err error) {
+			if resource != "sluice.dev/fast" || took <= 0 {
+				t.Errorf("told of an allocation of %q that took %s", resource, took)
+			}
+			told <- err
+		}
+	}, nil, pool("fast", ""))
 	k := b.kubelet(kubelettest.Options{})
 	b.wait(k, "sluice.dev/fast", 4, 4)
 	b.mu.Lock() // and nobody says that it changed
@@ -336,6 +358,11 @@ func TestAllocateObservesAnew(t *testing.T) {
 	}
 	if _, err := k.AllocateThese(t.Context(), "sluice.dev/fast", []string{"0000:10:00.1"}); err != nil {
 		t.Error(err)
+	}
+	for i := range 3 { // two were refused
+		if err := <-told; (err != nil) != (i < 2) {
+			t.Errorf("allocation %d: told of %v", i, err)
+		}
 	}
 	b.mu.Lock()
 	b.fail = errors.New("netlink is tired")
@@ -506,15 +533,19 @@ func TestKubeletComesLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, pool("fast", "0-1"), pool("slow", "2"))
-	if !b.waitLog("the kubelet's socket is not there") {
+	if !b.waitLog("its socket is not there") {
 		t.Fatal("not logged")
 	}
+	b.waitAway(func(err error) bool { return errors.Is(err, ErrNoKubelet) })
 	k := b.kubelet(kubelettest.Options{})
 	b.wait(k, "sluice.dev/fast", 4, 4)
 	b.wait(k, "sluice.dev/slow", 2, 2)
+	b.waitAway(func(err error) bool { return err == nil })
 	if n := strings.Count(b.logged.String(), "level=WARN msg=\"not registered"); n > 4 {
 		t.Errorf("%d warnings for a kubelet that is away", n)
 	}
+	k.Stop()
+	b.waitAway(func(err error) bool { return errors.Is(err, ErrNoKubelet) })
 }
 
 // Case B29: after a boot, VFs are not for pods before their switch is ready. The
@@ -581,6 +612,7 @@ func TestRefusalIsLoggedOnce(t *testing.T) {
 	if err := k.WaitRefusals(20, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
+	b.waitAway(func(err error) bool { return err != nil && strings.Contains(err.Error(), "no device plugins today") })
 	b.stop()
 	log := b.logged.String()
 	refused := 0

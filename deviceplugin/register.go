@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -63,7 +65,10 @@ func (e *endpoint) register(ctx context.Context, kubelet identity, t timing) (he
 	// First the kubelet, so that trying for one that is away leaves no trace.
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", filepath.Join(e.at.dir, kubeletSocket))
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED): // of one that has ended
+		return false, fmt.Errorf("%w: %w", ErrNoKubelet, err)
+	case err != nil:
 		return false, err
 	}
 	defer conn.Close()
@@ -125,6 +130,7 @@ func (e *endpoint) beFound(ctx context.Context, t timing) (held bool, err error)
 		return false, err
 	}
 	defer s.stop()
+	e.stand(fmt.Errorf("%w: none has found the socket yet", ErrNoKubelet))
 	e.log.Debug("waits for the kubelet to find the socket", "socket", s.path)
 	tick := time.NewTicker(t.poll)
 	defer tick.Stop()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -39,6 +40,9 @@ type desk interface {
 
 	// hand writes what belongs to an allocation before it is answered.
 	hand(nic.Pool, Node, Grant) error
+
+	// allocated is told how an allocation went.
+	allocated(resource string, took time.Duration, err error)
 }
 
 // audience returns how many ListAndWatch streams are open, and whether there
@@ -109,7 +113,13 @@ func listed(devices []Device) []*api.Device {
 
 // Allocate observes the machine and answers for all containers, or for none.
 func (s *service) Allocate(ctx context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
-	pool := s.offer.current()
+	begun, pool := time.Now(), s.offer.current()
+	out, err := s.allocate(ctx, pool, r)
+	s.desk.allocated(pool.Resource(), time.Since(begun), err)
+	return out, err
+}
+
+func (s *service) allocate(ctx context.Context, pool nic.Pool, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	refuse := func(code codes.Code, err error) error {
 		s.log.Error("allocation refused", "error", err)
 		return status.Error(code, err.Error())

@@ -335,6 +335,7 @@ func (c *cluster) See(ctx context.Context) (nodeapi.Seen, error) {
 	if err != nil {
 		return out, nil // the guard says what is wrong
 	}
+	out.Gone = gone(spec, state)
 	if p, err := agent.Missing(spec, state); err == nil {
 		out.AsWanted = len(p.Steps) == 0
 		if !out.AsWanted && w.conduct.Drift == policy.DriftReport {
@@ -342,6 +343,36 @@ func (c *cluster) See(ctx context.Context) (nodeapi.Seen, error) {
 		}
 	}
 	return out, nil
+}
+
+// gone says which VFs that spec wants went from the bus, and whose VFs keep them away:
+// the kernel makes all of a port or none.
+func gone(spec nic.Spec, state nic.State) string {
+	var out []string
+	for _, w := range spec.PFs {
+		pf := state.PF(w.Handle)
+		if pf == nil || w.VFCount == nil {
+			continue
+		}
+		var away, used []string
+		for _, v := range pf.VFs {
+			id := nic.VFID{PF: pf.Handle, Index: v.Index}.String()
+			if v.Gone {
+				away = append(away, id)
+			} else if why := v.InUse(); why != "" {
+				used = append(used, id+" "+why)
+			}
+		}
+		if len(away) == 0 {
+			continue
+		}
+		text := strings.Join(away, ", ") + " went from the bus"
+		if len(used) > 0 {
+			text += "; it is made anew, with all of its port, when none of these is in use: " + strings.Join(used, ", ")
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
 }
 
 // offloads says whether flows run in hardware here. What that hangs on changes

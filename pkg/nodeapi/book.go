@@ -167,6 +167,8 @@ func (b *book) conditions(o *v1alpha1.NodeNIC, s v1alpha1.NodeNICStatus, current
 		bad, why = v1alpha1.ReasonRefused, b.refused
 	case b.failure != "": // also while the next wish waits: the node may be broken
 		bad, why = b.reason, b.failure
+	case b.seen.Gone != "":
+		bad, why = v1alpha1.ReasonDeviceGone, b.seen.Gone
 	}
 	progressing, doing := v1alpha1.ReasonIdle, ""
 	switch {

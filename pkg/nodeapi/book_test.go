@@ -64,3 +64,25 @@ func TestFailureIsSaidUntilSomethingIsReached(t *testing.T) {
 		t.Error("the same book says something else")
 	}
 }
+
+// A node of which a VF has gone is as far as it can be, and is not fine.
+func TestNodeWithoutAVFIsNotReady(t *testing.T) {
+	b := book{steps: newSteps()}
+	o := &v1alpha1.NodeNIC{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Generation: 1}}
+	b.see(Seen{AsWanted: true, Gone: "pci/0000:03:00.0 vf 1 went from the bus"}, idOf(o))
+	at := b.status(o, v1alpha1.NodeNICStatus{}, idOf(o))
+	for kind, want := range map[string]metav1.ConditionStatus{v1alpha1.Ready: metav1.ConditionFalse, v1alpha1.Degraded: metav1.ConditionTrue} {
+		c := meta.FindStatusCondition(at.Conditions, kind)
+		if c.Status != want || c.Reason != v1alpha1.ReasonDeviceGone || c.Message != "pci/0000:03:00.0 vf 1 went from the bus" {
+			t.Errorf("%s: %+v, want %s for DeviceGone", kind, c, want)
+		}
+	}
+	if at.LastGoodGeneration != 1 {
+		t.Errorf("last good generation %d: want 1, all that can be done is", at.LastGoodGeneration)
+	}
+	b.see(Seen{AsWanted: true}, idOf(o))
+	at = b.status(o, at, idOf(o))
+	if !meta.IsStatusConditionTrue(at.Conditions, v1alpha1.Ready) {
+		t.Errorf("with all VFs: %+v", at.Conditions)
+	}
+}

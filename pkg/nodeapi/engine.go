@@ -39,6 +39,7 @@ type Seen struct {
 	Pools     []v1alpha1.PoolStatus
 	Offload   Answer // whether rules run in hardware here
 	Reboot    string // what takes effect with the next boot; "" nothing
+	Gone      string // wanted VFs that went from the bus, and why they stay away; "" none
 
 	// AsWanted says that nothing is to be done for the document that the node is
 	// kept as. Drift is what is to be done and is only reported; "" nothing.

@@ -160,7 +160,7 @@ type PoolStatus struct {
 const (
 	Ready          = "Ready"          // the node is as its spec wants it, and offers its pools
 	Progressing    = "Progressing"    // a plan is waiting or being done
-	Degraded       = "Degraded"       // the last plan failed, or the spec cannot be done here
+	Degraded       = "Degraded"       // the last plan failed, the spec cannot be done here, or a VF has gone
 	RebootRequired = "RebootRequired" // what is wanted takes effect with the next boot
 	DrainRequired  = "DrainRequired"  // the plan waits for pods to go that hold affected devices
 	OffloadCapable = "OffloadCapable" // rules can run in hardware here
@@ -183,6 +183,7 @@ const (
 	ReasonRolledBack   = "RolledBack" // it is as before
 	ReasonBroken       = "Broken"     // it is neither as wanted nor as before
 	ReasonDrifted      = "Drifted"    // a stranger has changed something
+	ReasonDeviceGone   = "DeviceGone" // a VF that is wanted went from the bus
 	ReasonAtBoot       = "AtBoot"
 	ReasonUnknown      = "Unknown"
 	ReasonConflict     = "Conflict"

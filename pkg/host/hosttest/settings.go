@@ -29,6 +29,7 @@ func settingRules() []rule {
 		when("settings/vf/unbound", unboundVFSettings, SRIOV, Settings),
 		when("settings/vf/netdev", netdevSettings, SRIOV, Settings),
 		when("settings/vf/end", settingsEnd, SRIOV, Settings),
+		when("settings/vf/rate of a link that just came", rateAtOnce, SRIOV, Settings, VFSettings),
 		when("settings/vf/impossible", impossibleValues, SRIOV, Settings),
 		when("settings/vf/legacy only", legacyOnly, SRIOV, Settings, Eswitch, VFSettings, ModeWithVFs),
 		when("settings/vf/over modes", vfOverModes, SRIOV, Settings, Eswitch, VFSettings, ModeWithVFs),
@@ -394,6 +395,16 @@ func settingsEnd(t *testing.T, f Fixture) {
 	if d := cmp.Diff(before, after); d != "" {
 		t.Errorf("VF 1 has something from its former life (-then +now):\n%s", d)
 	}
+}
+
+// rateAtOnce: a driver that wants a carrier for a rate is waited for.
+func rateAtOnce(t *testing.T, f Fixture) {
+	h := f.PFs[0]
+	makeVFs(t, f, h, 1, false)
+	pf, vf := pfObject(t, f, h), vfObject(t, f, h, 0)
+	pf.give(t, f, nic.AdminLink, "down")
+	pf.give(t, f, nic.AdminLink, "up")
+	vf.give(t, f, nic.MaxRate, "200")
 }
 
 func impossibleValues(t *testing.T, f Fixture) {

@@ -143,7 +143,24 @@ func (s settings) SetVF(ctx context.Context, pf nic.PF, vf int, name nic.Setting
 		if !ok {
 			return s.setNetdev(o, name, value)
 		}
-		return s.links.rtnl.SetVF(pf.Uplink.Ifindex, vf, change)
+		err := s.links.rtnl.SetVF(pf.Uplink.Ifindex, vf, change)
+		if change.Rate == nil || !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+		return errors.Join(s.awaitCarrier(ctx, pf), s.links.rtnl.SetVF(pf.Uplink.Ifindex, vf, change))
+	})
+}
+
+// awaitCarrier waits for the carrier of an uplink that is up. Making VFs restarts
+// igb's link, and until it is there igb refuses each rate as invalid, whatever it is
+// (intel/igb/igb_main.c: igb_sriov_reinit, igb_ndo_set_vf_bw).
+func (s settings) awaitCarrier(ctx context.Context, pf nic.PF) error {
+	return until(ctx, limit(0), func() (string, error) {
+		k, err := s.links.Link(ctx, pf.Uplink.Ifindex)
+		if err != nil || k.Carrier || !k.Up {
+			return "", err
+		}
+		return fmt.Sprintf("uplink %s has no carrier", k.Name), nil
 	})
 }
 

@@ -33,8 +33,10 @@ type agentRun struct {
 
 	infos, specs string // folders of device information and CDI specs
 
-	metrics string // address of /metrics; "" or "0": none
-	meters  *meters
+	doors  doors
+	health string // address of /healthz and /readyz
+	meters *meters
+	ready  readiness
 
 	cluster *cluster // whom what is wanted comes from with --node; nil: FILE is people's
 }
@@ -42,6 +44,7 @@ type agentRun struct {
 func agentCommand(o *options) *cobra.Command {
 	a, sriov := &agentRun{read: 2 * time.Second, meters: newMeters()}, &sriovConfig{}
 	var name, kubeconfig string
+	var tell logging
 	cmd := &cobra.Command{
 		Use:   "agent (-f FILE | --node NAME | --sriov-config FILE)",
 		Short: "Keep the node as FILE wants it and offer its pools to kubelet",
@@ -64,9 +67,15 @@ also told what is planned, done and there. What was last taken up is kept in the
 state folder, and is what the node is kept as while the API server is away.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.doors.check(); err != nil {
+				return err
+			}
+			var err error
+			if a.log, err = tell.to(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
 			return o.with(func(n *node) error {
 				a.node = n
-				a.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 				if sriov.file != "" {
 					sriov.log, a.sriov = a.log, sriov
 				}
@@ -95,7 +104,9 @@ state folder, and is what the node is kept as while the API server is away.`,
 	f.StringVar(&a.infos, "devinfo-dir", deviceplugin.DefaultDeviceInfo, "folder where CNI plugins look for what they were given")
 	f.StringVar(&a.specs, "cdi-dir", deviceplugin.DefaultCDI, "folder where container runtimes look for CDI specs")
 	f.DurationVar(&a.every, "every", agent.Every, "how often the machine is looked at when nothing tells of a change")
-	f.StringVar(&a.metrics, "metrics-address", "0", "where /metrics answers, for example 127.0.0.1:9108; 0 for nowhere")
+	f.StringVar(&a.health, "health-address", "0", "where /healthz and /readyz answer, for example 127.0.0.1:9109; 0 for nowhere")
+	a.doors.bind(f)
+	tell.bind(f)
 	return cmd
 }
 
@@ -108,6 +119,17 @@ func (a *agentRun) run(ctx context.Context) error {
 			return err
 		}
 	}
+	// Before the first run, which may take longer than whoever probes waits.
+	shutHealth, err := answer(ctx, "health", a.health, a.ready.probes())
+	if err != nil {
+		return err
+	}
+	defer shutHealth()
+	shutDoors, err := a.doors.open(ctx, a.meters.registry)
+	if err != nil {
+		return err
+	}
+	defer shutDoors()
 	a.node.podResources = a.beside("pod-resources", "kubelet.sock")
 	// From before the first look, so that no change falls between.
 	changes, err := a.changes(ctx)
@@ -123,11 +145,8 @@ func (a *agentRun) run(ctx context.Context) error {
 		return err
 	}
 	defer o.stop()
-	stop, err := a.meters.serve(ctx, a.metrics, o.plugin.Status)
-	if err != nil {
-		return err
-	}
-	defer stop()
+	a.meters.pools.offers(o.plugin.Status)
+	a.ready.offers(o.plugin.Status)
 	if a.cluster != nil {
 		defer a.cluster.start(ctx, o)()
 	}
@@ -138,7 +157,7 @@ func (a *agentRun) run(ctx context.Context) error {
 		}
 		w = a.takeUp(ctx, next)
 		if err := o.update(ctx, w); err != nil {
-			a.log.Error("the pools stay as they were offered", "error", err)
+			a.fault(faultPools, "the pools stay as they were offered", "error", err)
 		}
 	}
 }
@@ -165,7 +184,14 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 			a.meters.looked(state, err)
 			return state, err
 		},
-		Want: o.want(w),
+		Want: func(state nic.State) (nic.Spec, error) {
+			spec, err := o.want(w)(state)
+			if err != nil {
+				a.meters.faults.WithLabelValues(faultDocument).Inc()
+			}
+			return spec, err
+		},
+		Drift: a.meters.drifted,
 		Busy: func() bool {
 			_, busy := a.node.journal().Running()
 			return busy
@@ -198,8 +224,10 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 // change is one run to what is wanted. VFs in pods are as their attachments made
 // them, until they come back.
 func (a *agentRun) change(ctx context.Context, w *wanted) (apply.Result, error) {
+	begun := time.Now()
 	result, err := a.runTo(ctx, w)
-	a.meters.runs.WithLabelValues(string(result.Outcome)).Inc()
+	a.meters.ran(result.Outcome, time.Since(begun), err)
+	a.ready.ran(err)
 	if a.cluster != nil {
 		a.cluster.ended(w, result, err)
 	}
@@ -225,16 +253,22 @@ func (a *agentRun) runTo(ctx context.Context, w *wanted) (apply.Result, error) {
 		a.take(w, alone && result.Uncommitted == nil, result.Committed)
 	}
 	if result.Journal != nil {
-		a.log.Error("the journal is not whole", "error", result.Journal)
+		a.fault(faultState, "the journal is not whole", "error", result.Journal)
 	}
 	if result.Uncommitted != nil {
-		a.log.Error("what was reached is not committed for the next boot", "error", result.Uncommitted)
+		a.fault(faultState, "what was reached is not committed for the next boot", "error", result.Uncommitted)
 	}
 	var refused *apply.RefusedError
 	if err != nil && !errors.As(err, &refused) {
 		err = status{exitRolledBack, err}
 	}
 	return result, err
+}
+
+// fault logs what went wrong, and counts it.
+func (a *agentRun) fault(kind, message string, about ...any) {
+	a.meters.faults.WithLabelValues(kind).Inc()
+	a.log.Error(message, about...)
 }
 
 func (a *agentRun) progress(e apply.Event) {

@@ -25,6 +25,7 @@ type kept struct {
 	dir  string
 	file string // the agent's document
 
+	health string // address of its probes, "" none
 	config string // and its configuration of the SR-IOV network device plugin, "" none
 
 	k    *kubelettest.Kubelet
@@ -75,7 +76,7 @@ func (k *kept) node() *node {
 func (k *kept) agent() (end func()) {
 	k.t.Helper()
 	ctx, cancel := context.WithCancel(k.t.Context())
-	a := &agentRun{meters: newMeters(),
+	a := &agentRun{meters: newMeters(), health: k.health,
 		node: k.node(), file: k.file, kubelet: k.kdir, every: 300 * time.Millisecond, read: 20 * time.Millisecond,
 		log: slog.New(slog.NewTextHandler(k, nil)),
 	}

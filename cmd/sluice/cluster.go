@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -58,9 +59,9 @@ type order struct {
 // join makes the NodeNIC of that name what a follows.
 func (a *agentRun) join(o *options, name, kubeconfig string) error {
 	logTo(a.log)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := reach(kubeconfig)
 	if err != nil {
-		return fmt.Errorf("how to reach the API server: %w", err)
+		return err
 	}
 	server, err := nodeapi.Dial(config, name)
 	if err != nil {
@@ -68,8 +69,28 @@ func (a *agentRun) join(o *options, name, kubeconfig string) error {
 	}
 	a.file = filepath.Join(a.node.dir, "node.json")
 	a.cluster = &cluster{agentRun: a, options: o, orders: make(chan order, 1)}
-	a.cluster.agent = nodeapi.New(server, a.cluster, version(), a.log)
+	a.cluster.agent = nodeapi.New(countedServer{server, a.meters}, a.cluster, version(), a.log)
 	return nil
+}
+
+// reach is how the API server is reached: as the file says, or, without one, as pods
+// reach it.
+func reach(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("how to reach the API server: --kubeconfig %s: %w", kubeconfig, err)
+		}
+		return config, nil
+	}
+	config, err := rest.InClusterConfig()
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster):
+		return nil, errors.New("how to reach the API server: this runs in no pod, where Kubernetes would say it: want --kubeconfig FILE")
+	case err != nil:
+		return nil, fmt.Errorf("how to reach the API server, as pods do: %w: want a service account in the pod, or --kubeconfig FILE", err)
+	}
+	return config, nil
 }
 
 // logTo makes Kubernetes' libraries write where the command does.
@@ -83,7 +104,7 @@ func logTo(log *slog.Logger) {
 // at all, is kept to all the same: the guard goes on trying.
 func (c *cluster) begin(ctx context.Context) *wanted {
 	if err := c.make(); err != nil {
-		c.log.Error("what was taken up last is not known", "error", err)
+		c.fault(faultState, "what was taken up last is not known", "error", err)
 	}
 	w, err := c.lastTaken(ctx)
 	if err != nil {
@@ -148,7 +169,8 @@ func (c *cluster) bare(ctx context.Context, why error) *wanted {
 	if state, err := c.node.observe(ctx); err == nil {
 		w.state = state
 	}
-	c.log.Error("what is wanted cannot be made out", "generation", w.doc.Generation, "error", why)
+	c.fault(faultDocument, "what is wanted cannot be made out", "generation", w.doc.Generation, "error", why)
+	c.ready.ran(why)
 	c.ended(w, apply.Result{Outcome: apply.Refused}, &apply.RefusedError{Err: why})
 	return w
 }
@@ -168,7 +190,7 @@ func (c *cluster) start(ctx context.Context, o *offer) (stop func()) {
 	var talking sync.WaitGroup
 	talking.Go(func() {
 		if err := c.agent.Run(ctx); err != nil && ctx.Err() == nil {
-			c.log.Error("the API server is not followed any more", "error", err)
+			c.fault(faultAPI, "the API server is not followed any more", "error", err)
 		}
 	})
 	return func() {
@@ -197,7 +219,7 @@ func (c *cluster) await(ctx context.Context) *wanted {
 func (c *cluster) ended(w *wanted, result apply.Result, err error) {
 	if err == nil {
 		if err := os.Remove(c.drainedPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			c.log.Error("a drain is not forgotten", "error", err)
+			c.fault(faultState, "a drain is not forgotten", "error", err)
 		}
 	}
 	c.agent.Ended(w.doc, result, err)

@@ -15,7 +15,15 @@ import (
 // cniName is the plugin's file, and what the type of a network's configuration says.
 const cniName = "sluice-cni"
 
-func installCNICommand() *cobra.Command {
+// onNode refuses a simulated machine: the folder of plugins is the real one's.
+func (o *options) onNode() error {
+	if o.sim != "" {
+		return status{exitUsage, fmt.Errorf("--sim %s: a simulated machine has no container runtime: want the real one, without --sim", o.sim)}
+	}
+	return nil
+}
+
+func installCNICommand(o *options) *cobra.Command {
 	var dir, from string
 	cmd := &cobra.Command{
 		Use:   "install-cni",
@@ -26,6 +34,9 @@ old one or all of the new one; what a run that was killed has left goes. The plu
 needs no other file: what it is to do is in the network's configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.onNode(); err != nil {
+				return err
+			}
 			if from == "" {
 				self, err := os.Executable()
 				if err != nil {
@@ -45,7 +56,7 @@ needs no other file: what it is to do is in the network's configuration.`,
 	return cmd
 }
 
-func uninstallCNICommand() *cobra.Command {
+func uninstallCNICommand(o *options) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "uninstall-cni",
@@ -55,6 +66,9 @@ what a killed installation has left there. Pods that are still attached by it ca
 detached after that: first delete them.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if err := o.onNode(); err != nil {
+				return err
+			}
 			if err := uninstallCNI(dir); err != nil {
 				return fmt.Errorf("uninstall sluice-cni: %w", err)
 			}

@@ -72,6 +72,39 @@ func TestCNIComesAndGoes(t *testing.T) {
 	}
 }
 
+// A simulated machine has no folder of plugins: that of the real one is not touched.
+func TestCNIIsOfTheRealMachine(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, cniName), []byte("real"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"install-cni", "uninstall-cni"} {
+		_, said := newCLI(t, "mlx5:cards=1").want(exitUsage, command, "--dir", dir)
+		if !strings.Contains(said, "a simulated machine has no container runtime") {
+			t.Errorf("%s: %s", command, said)
+		}
+	}
+	if got := readFile(t, filepath.Join(dir, cniName)); got != "real" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Who is in no cluster and names none is told what is missing.
+func TestWithoutAnAPIServer(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	_, said := newCLI(t, "mlx5:cards=1").want(exitRefused, "agent", "--node", "n1")
+	_, _, also := runHere(t, "controller")
+	for _, text := range []string{said, also} {
+		if text != "sluice: how to reach the API server: this runs in no pod, where Kubernetes would say it: want --kubeconfig FILE\n" {
+			t.Errorf("%q", text)
+		}
+	}
+	_, said = newCLI(t, "mlx5:cards=1").want(exitRefused, "agent", "--node", "n1", "--kubeconfig", "/nowhere")
+	if !strings.Contains(said, "--kubeconfig /nowhere: ") {
+		t.Errorf("%q", said)
+	}
+}
+
 // A plugin that cannot be read leaves the one that is there.
 func TestCNIStaysWhereThereIsNoOther(t *testing.T) {
 	dir := t.TempDir()

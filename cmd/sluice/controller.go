@@ -1,17 +1,17 @@
 package main
 
 import (
-	"fmt"
-	"log/slog"
-
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sluice.dev/sluice/pkg/controller"
 )
 
 func controllerCommand() *cobra.Command {
 	var kubeconfig string
+	var d doors
+	var tell logging
 	o := controller.Options{Lead: true}
 	cmd := &cobra.Command{
 		Use:   "controller",
@@ -21,12 +21,26 @@ many at a time as the policies' maxUnavailable says), and where a change takes d
 from pods, empty the node of those pods first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			logTo(o.Log)
-			var err error
-			if o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
-				return fmt.Errorf("how to reach the API server: %w", err)
+			if err := d.check(); err != nil {
+				return err
 			}
+			var err error
+			if o.Log, err = tell.to(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			logTo(o.Log)
+			if o.Config, err = reach(kubeconfig); err != nil {
+				return err
+			}
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(buildMeter())
+			o.Registry = registry
+			// What its libraries count is in a registry of theirs.
+			stop, err := d.open(cmd.Context(), prometheus.Gatherers{registry, metrics.Registry})
+			if err != nil {
+				return err
+			}
+			defer stop()
 			return controller.Run(cmd.Context(), o)
 		},
 	}
@@ -35,6 +49,7 @@ from pods, empty the node of those pods first.`,
 	f.StringVar(&o.Namespace, "namespace", "sluice-system", "namespace of the lease by which replicas choose who works")
 	f.BoolVar(&o.Lead, "leader-elect", true, "work only while holding that lease")
 	f.StringVar(&o.Health, "health-address", ":8081", "where /healthz and /readyz answer; 0 for nowhere")
-	f.StringVar(&o.Metrics, "metrics-address", "0", "where /metrics answers; 0 for nowhere")
+	d.bind(f)
+	tell.bind(f)
 	return cmd
 }

@@ -94,8 +94,8 @@ func newRoot(o *options) *cobra.Command {
 		controllerCommand(),
 		flowsCommand(o),
 		convertCommand(o),
-		installCNICommand(),
-		uninstallCNICommand(),
+		installCNICommand(o),
+		uninstallCNICommand(o),
 		versionCommand(o),
 	)
 	return root

@@ -29,7 +29,7 @@ func (a *agentRun) offer(ctx context.Context, w *wanted) (*offer, error) {
 	case err != nil && a.cluster == nil:
 		return nil, err
 	case err != nil: // they are offered when they can be made out, or are others
-		a.log.Error("no pools are offered for now", "error", err)
+		a.fault(faultPools, "no pools are offered for now", "error", err)
 		pools = nil
 	}
 	o := &offer{agentRun: a}
@@ -64,6 +64,7 @@ func (a *agentRun) pluginConfig(pools []nic.Pool) deviceplugin.Config {
 		Observe:      a.node.observe,
 		RDMA:         a.node.machine.RDMA.Devices,
 		GPUs:         a.gpus,
+		Allocated:    a.meters.allocated,
 		Log:          a.log,
 	}
 }

@@ -26,22 +26,27 @@ func newCLI(t *testing.T, sim string) *cli { return &cli{t: t, sim: sim, dir: t.
 // run answers the exit status and what was printed.
 func (c *cli) run(args ...string) (code int, stdout, stderr string) {
 	c.t.Helper()
+	return runHere(c.t, append([]string{"--sim", c.sim, "--state-dir", c.dir}, args...)...)
+}
+
+// runHere runs a command on the machine itself.
+func runHere(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	files := make([]*os.File, 2)
 	for i := range files {
-		f, err := os.CreateTemp(c.t.TempDir(), "")
+		f, err := os.CreateTemp(t.TempDir(), "")
 		if err != nil {
-			c.t.Fatal(err)
+			t.Fatal(err)
 		}
 		defer f.Close()
 		files[i] = f
 	}
-	args = append([]string{"--sim", c.sim, "--state-dir", c.dir}, args...)
 	code = run(context.Background(), args, files[0], files[1])
 	var text [2]string
 	for i, f := range files {
 		raw, err := os.ReadFile(f.Name())
 		if err != nil {
-			c.t.Fatal(err)
+			t.Fatal(err)
 		}
 		text[i] = string(raw)
 	}

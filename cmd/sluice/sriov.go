@@ -78,7 +78,7 @@ func (o *offer) follow(ctx context.Context, w *wanted) {
 		switch {
 		case err != nil && ctx.Err() == nil && err.Error() != said:
 			said = err.Error()
-			o.log.Error("the resources stay as they were offered", "error", err)
+			o.fault(faultPools, "the resources stay as they were offered", "error", err)
 		case changed && err == nil:
 			said = ""
 			o.log.Info("the resources have changed", "file", o.sriov.file)

@@ -152,7 +152,7 @@ func (a *agentRun) take(w *wanted, alone bool, committed nic.Spec) {
 		err = disk.Replace(a.takenPath(), append(raw, '\n'), 0o600)
 	}
 	if err != nil {
-		a.log.Error("an agent that starts again will not know what others commit meanwhile", "error", err)
+		a.fault(faultState, "an agent that starts again will not know what others commit meanwhile", "error", err)
 	}
 }
 
@@ -210,7 +210,7 @@ func (a *agentRun) await(ctx context.Context, w *wanted) *wanted {
 			said = ""
 		case ctx.Err() == nil && err.Error() != said:
 			said = err.Error()
-			a.log.Error("the document is refused; the last good one stays in force", "file", a.file, "error", err)
+			a.fault(faultDocument, "the document is refused; the last good one stays in force", "file", a.file, "error", err)
 		}
 	}
 }

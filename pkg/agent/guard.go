@@ -37,6 +37,10 @@ type Guard struct {
 	// means that nobody else does.
 	Busy func() bool
 
+	// Drift is told after each look how many steps the node is from what is wanted, and
+	// whether that is news: not what the look before has shown. Nil is fine.
+	Drift func(steps int, news bool)
+
 	// Looked is told after each look that what is offered may be another; nil is fine.
 	Looked func()
 
@@ -146,9 +150,12 @@ func (l *looks) look(ctx context.Context, what string) {
 			l.Log.Info("the node is as wanted again")
 		}
 		l.drift, l.failed = "", 0
+		l.told(0, false)
 		return
 	}
-	if now := p.String(); now != l.drift {
+	now := p.String()
+	l.told(len(p.Steps), now != l.drift)
+	if now != l.drift {
 		l.drift = now
 		for _, s := range p.Steps {
 			l.Log.Warn("not as wanted", "needs", s.String(), "change", what)
@@ -165,6 +172,13 @@ func (l *looks) look(ctx context.Context, what string) {
 	}
 	l.Log.Info("mended", "steps", len(p.Steps))
 	l.drift, l.failed = "", 0
+	l.told(0, false)
+}
+
+func (l *looks) told(steps int, news bool) {
+	if l.Drift != nil {
+		l.Drift(steps, news)
+	}
 }
 
 // Missing is the plan to what is wanted, past VFs that are in use and PFs that are

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,8 @@ func TestGuardMends(t *testing.T) {
 		start := time.Now()
 		g := n.guard(true)
 		mend := g.Mend
+		var told []int
+		g.Drift = func(steps int, _ bool) { told = append(told, steps) }
 		g.Mend = func(ctx context.Context, s nic.Spec) error {
 			seen = time.Since(start) - time.Second
 			return mend(ctx, s)
@@ -88,6 +91,9 @@ func TestGuardMends(t *testing.T) {
 		})
 		if n.vfs != 4 || n.mends != 1 {
 			t.Errorf("%d VFs after %d mendings, want 4 after 1", n.vfs, n.mends)
+		}
+		if !slices.Equal(told, []int{1, 0}) {
+			t.Errorf("told of %d steps: want 1, and 0 when it is mended", told)
 		}
 		if seen > time.Second {
 			t.Errorf("seen after %s, want within a second", seen)
@@ -101,10 +107,19 @@ func TestGuardMends(t *testing.T) {
 func TestGuardReportsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{vfs: 4, changes: make(chan host.Change, 64)}
-		n.run(t, n.guard(false), time.Hour, func() {
+		g, steps, news := n.guard(false), 0, 0
+		g.Drift = func(now int, isNews bool) {
+			if steps = now; isNews {
+				news++
+			}
+		}
+		n.run(t, g, time.Hour, func() {
 			n.vfs = 0
 			n.changes <- host.Change{What: "x"}
 		})
+		if steps != 1 || news != 1 {
+			t.Errorf("told of %d steps, %d times as news: want 1, once", steps, news)
+		}
 		if n.vfs != 0 || strings.Count(n.log.String(), "not as wanted") != 1 {
 			t.Errorf("%d VFs, and the log says\n%s\nwant no VFs and one line", n.vfs, &n.log)
 		}

@@ -63,16 +63,20 @@ func (f *theFleet) evict(ctx context.Context, n *fleet.Node, pods []string) (blo
 			continue
 		}
 		if why := stays(p); why != "" {
+			f.meters.evictions.WithLabelValues("never").Inc()
 			keeps = append(keeps, fmt.Sprintf("pod %s %s", name, why))
 			continue
 		}
 		why, err := f.ask(ctx, p)
 		switch {
 		case err != nil:
+			f.meters.evictions.WithLabelValues("error").Inc()
 			return "", err
 		case why != "":
+			f.meters.evictions.WithLabelValues("blocked").Inc()
 			keeps = append(keeps, fmt.Sprintf("pod %s: %s", name, why))
 		default:
+			f.meters.evictions.WithLabelValues("asked").Inc()
 			f.events.Eventf(n.NIC, p, corev1.EventTypeNormal, "Evicted", "Evict", "pod %s has a device that generation %d changes", name, n.NIC.Generation)
 		}
 	}

@@ -24,6 +24,7 @@ var errNotSynced = errors.New("what there is has not been heard of yet")
 type theFleet struct {
 	client.Client
 	events events.EventRecorder
+	meters *meters
 
 	// pokes ask the two loops that are over all nodes to run.
 	paceAgain  chan event.TypedGenericEvent[string]
@@ -43,7 +44,7 @@ type wish struct {
 
 func newFleet(m ctrl.Manager) *theFleet {
 	return &theFleet{
-		Client: m.GetClient(), events: m.GetEventRecorder("sluice-controller"),
+		Client: m.GetClient(), events: m.GetEventRecorder("sluice-controller"), meters: newMeters(),
 		paceAgain:  make(chan event.TypedGenericEvent[string], 1),
 		tallyAgain: make(chan event.TypedGenericEvent[string], 1),
 		wishes:     map[string]wish{}, let: map[string]int64{}, tries: map[string]int{},

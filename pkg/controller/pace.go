@@ -56,7 +56,7 @@ func (f *theFleet) addPace(m ctrl.Manager) error {
 		Watches(&v1alpha1.NodeNIC{}, handler.EnqueueRequestsFromMapFunc(one), builder.WithPredicates(moved)).
 		Watches(&v1alpha1.NICPolicy{}, handler.EnqueueRequestsFromMapFunc(one), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.TypedChannel(f.paceAgain, handler.TypedEnqueueRequestsFromMapFunc(oneOf))).
-		Complete(reconcile.Func(f.pace))
+		Complete(f.meters.loop("pace", f.pace))
 }
 
 func oneOf(ctx context.Context, _ string) []reconcile.Request { return one(ctx, nil) }
@@ -125,6 +125,9 @@ func (f *theFleet) move(ctx context.Context, n *fleet.Node, object *corev1.Node,
 		err = f.uncordon(ctx, n, object)
 	case fleet.Forget:
 		err = f.annotate(ctx, n.NIC, v1alpha1.AnnotationDrained, "")
+	}
+	if m.Act != fleet.Nothing {
+		f.meters.moves.WithLabelValues(string(m.Act), resultOf(err)).Inc()
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", m.Act, err)

@@ -50,7 +50,7 @@ func (f *theFleet) addResolve(m ctrl.Manager) error {
 		For(&corev1.Node{}, builder.WithPredicates(relabelled)).
 		Watches(&v1alpha1.NodeNIC{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(other)).
 		Watches(&v1alpha1.NICPolicy{}, handler.EnqueueRequestsFromMapFunc(every), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(reconcile.Func(f.resolve))
+		Complete(f.meters.loop("resolve", f.resolve))
 }
 
 // resolve writes what the policies want of one node.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
@@ -35,8 +37,11 @@ type Options struct {
 	Namespace string // of the lease by which replicas choose who works
 	Lead      bool   // work only while holding that lease
 	Health    string // address of /healthz and /readyz; "" or "0": none
-	Metrics   string // address of /metrics; "" or "0": none
 	Log       *slog.Logger
+
+	// Registry is where the controller's metrics go; those of its libraries go to
+	// controller-runtime's. Nil: nowhere.
+	Registry prometheus.Registerer
 }
 
 // Run works until ctx ends, or until it loses its lease, which is an error.
@@ -46,6 +51,14 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	f := newFleet(m)
+	if o.Registry != nil {
+		if err := f.meters.register(o.Registry); err != nil {
+			return err
+		}
+	}
+	if err := m.Add(ctrlmanager.RunnableFunc(f.meters.lead)); err != nil { // of the leader, as are loops
+		return err
+	}
 	for _, add := range []func(ctrl.Manager) error{f.addResolve, f.addPace, f.addTally} {
 		if err := add(m); err != nil {
 			return err
@@ -77,7 +90,7 @@ func manager(o Options) (ctrl.Manager, error) {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        o.Health,
-		Metrics:                       server.Options{BindAddress: none(o.Metrics)},
+		Metrics:                       server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout:       &grace,
 	})
 	if err != nil {
@@ -95,13 +108,6 @@ func manager(o Options) (ctrl.Manager, error) {
 		}
 		return nil
 	})
-}
-
-func none(address string) string {
-	if address == "" {
-		return "0"
-	}
-	return address
 }
 
 // slim keeps of a Node what is asked for: its images and addresses are most of it.

@@ -29,7 +29,7 @@ func (f *theFleet) addTally(m ctrl.Manager) error {
 		Watches(&v1alpha1.NICPolicy{}, handler.EnqueueRequestsFromMapFunc(one)).
 		Watches(&v1alpha1.NodeNIC{}, handler.EnqueueRequestsFromMapFunc(one)).
 		WatchesRawSource(source.TypedChannel(f.tallyAgain, handler.TypedEnqueueRequestsFromMapFunc(oneOf))).
-		Complete(reconcile.Func(f.tally))
+		Complete(f.meters.loop("tally", f.tally))
 }
 
 // tally says on each policy what has become of it.
@@ -49,6 +49,7 @@ func (f *theFleet) tally(ctx context.Context, _ reconcile.Request) (reconcile.Re
 		wishes[k] = v
 	}
 	f.mu.Unlock()
+	defer func() { f.meters.fleet.tallied(policies, nodes) }()
 	for i := range policies {
 		p := &policies[i]
 		now := count(p, nodes, wishes)
@@ -61,6 +62,7 @@ func (f *theFleet) tally(ctx context.Context, _ reconcile.Request) (reconcile.Re
 		if err := f.applyStatus(ctx, v1alpha1.KindNICPolicy, p.Name, now, FieldManager); err != nil {
 			return reconcile.Result{}, fmt.Errorf("status of policy %s: %w", p.Name, err)
 		}
+		p.Status = now
 	}
 	return reconcile.Result{}, nil
 }

@@ -339,3 +339,28 @@ func (w *world) within(t *testing.T, seed uint64) {
 		}
 	}
 }
+
+// A rollout is paused when nodes wait, nothing moves, and no place is left: not while
+// somebody is on the way, and not where nobody waits.
+func TestPaused(t *testing.T) {
+	two := intstr.FromInt32(2)
+	for name, c := range map[string]struct {
+		most  *intstr.IntOrString
+		nodes []Node
+		want  bool
+	}{
+		"nobody waits":        {nil, []Node{asking("a", "x").with(good)}, false},
+		"its turn":            {nil, []Node{asking("a", "x")}, false},
+		"one is on its way":   {nil, []Node{asking("a", "x").with(let), asking("b", "x")}, false},
+		"one is broken":       {nil, []Node{asking("a", "x").with(failed), asking("b", "x")}, true},
+		"two may be":          {&two, []Node{asking("a", "x").with(failed), asking("b", "x")}, false},
+		"broken and moving":   {&two, []Node{asking("a", "x").with(failed), asking("b", "x").with(let), asking("c", "x")}, false},
+		"another's is broken": {nil, []Node{asking("a", "y").with(failed), asking("b", "x")}, false},
+		"its node is away":    {nil, []Node{asking("a", "x").with(func(n *Node) { n.Ready = false }).with(good), asking("b", "x")}, true},
+	} {
+		got := Paused([]v1alpha1.NICPolicy{of("p", "x", c.most)}, c.nodes)["p"]
+		if got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

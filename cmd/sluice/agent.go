@@ -65,7 +65,7 @@ followed as well.
 With --node what is wanted is the NodeNIC of that name at the API server, which is
 also told what is planned, done and there. What was last taken up is kept in the
 state folder, and is what the node is kept as while the API server is away.`,
-		Args: cobra.NoArgs,
+		Args: fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.doors.check(); err != nil {
 				return err

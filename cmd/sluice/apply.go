@@ -21,7 +21,7 @@ func applyCommand(o *options) *cobra.Command {
 
 Exit status: 0 reached, 1 refused and nothing touched, 3 rolled back, 4 reached but
 not committed for the next boot.`,
-		Args: cobra.NoArgs,
+		Args: fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if resume == (file != "") {
 				return status{exitUsage, errors.New("want either -f FILE or --resume")}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
@@ -51,6 +52,14 @@ func (o *options) check() error {
 		return nil
 	}
 	return status{exitUsage, fmt.Errorf("-o %q: want table, json or yaml", o.output)}
+}
+
+// fileByFlag takes no arguments, and says where a document goes that is given as one.
+func fileByFlag(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return status{exitUsage, fmt.Errorf("%s takes no argument %q: a document is given with -f %s", cmd.CommandPath(), args[0], args[0])}
 }
 
 // orEmpty makes a list that has nothing [] in JSON, where nil would be null.

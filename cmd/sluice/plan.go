@@ -15,7 +15,7 @@ func planCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show the steps that would be done, and what each costs; touches nothing",
-		Args:  cobra.NoArgs,
+		Args:  fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(func(n *node) error {
 				w, err := n.wish(cmd.Context(), file)

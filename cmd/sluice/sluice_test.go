@@ -339,6 +339,16 @@ func TestUsage(t *testing.T) {
 }
 
 // Programs read a list of none as a list.
+// A document that is given as an argument is told where it goes.
+func TestDocumentAsArgument(t *testing.T) {
+	for _, cmd := range []string{"plan", "apply", "agent"} {
+		c := newCLI(t, "mlx5")
+		if _, err := c.want(exitUsage, cmd, "node.yaml"); !strings.Contains(err, "-f node.yaml") {
+			t.Errorf("%s node.yaml: %s", cmd, err)
+		}
+	}
+}
+
 func TestEmptyLists(t *testing.T) {
 	out, _ := newCLI(t, "mlx5").want(exitReached, "journal", "-o", "json")
 	if strings.Join(strings.Fields(out), "") != `{"runs":[]}` {

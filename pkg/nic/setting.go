@@ -53,6 +53,15 @@ const (
 	VDPA Setting = "vdpa" // VF: none, vhost, virtio
 )
 
+// Unit is what a text puts behind a value of s that a person would otherwise take for
+// another unit's: " Mbit/s" of a rate, mostly nothing.
+func (s Setting) Unit() string {
+	if s == MinRate || s == MaxRate {
+		return " Mbit/s"
+	}
+	return ""
+}
+
 // Settings is values by name. Of an observed thing it has those that can be read
 // and set as the thing is now (mode, driver, namespace of the netdev); of a wish
 // those that are wanted.

@@ -266,7 +266,7 @@ func (a SetVFLinkMAC) String() string { return fmt.Sprintf("set netdev MAC of %s
 func (a SetVFMTU) String() string     { return fmt.Sprintf("set MTU of %s to %d", a.VF, a.To) }
 func (a SetRepMTU) String() string    { return fmt.Sprintf("set representor MTU of %s to %d", a.VF, a.To) }
 func (a SetVF) String() string {
-	return fmt.Sprintf("set %s of %s to %s", a.Setting, a.VF, a.To)
+	return fmt.Sprintf("set %s of %s to %s%s", a.Setting, a.VF, a.To, a.Setting.Unit())
 }
 func (a AddSF) String() string { return fmt.Sprintf("make %s", a.SF) }
 func (a DelSF) String() string { return fmt.Sprintf("remove %s", a.SF) }
@@ -282,7 +282,7 @@ func (a SetSFRepMTU) String() string {
 	return fmt.Sprintf("set representor MTU of %s to %d", a.SF, a.To)
 }
 func (a SetSF) String() string {
-	return fmt.Sprintf("set %s of %s to %s", a.Setting, a.SF, a.To)
+	return fmt.Sprintf("set %s of %s to %s%s", a.Setting, a.SF, a.To, a.Setting.Unit())
 }
 func (a AddBond) String() string    { return fmt.Sprintf("make bond %s, %s", a.Name, a.Mode) }
 func (a DelBond) String() string    { return fmt.Sprintf("remove bond %s", a.Name) }

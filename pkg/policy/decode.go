@@ -5,6 +5,7 @@ package policy
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,9 @@ func Decode(raw []byte) (*v1alpha1.NodeNIC, error) {
 	if err := single(raw); err != nil {
 		return nil, err
 	}
+	if err := kind(asJSON); err != nil {
+		return nil, err
+	}
 	var doc v1alpha1.NodeNIC
 	if err := misshapen(asJSON, doc); err != nil {
 		return nil, err
@@ -40,10 +44,30 @@ func Decode(raw []byte) (*v1alpha1.NodeNIC, error) {
 	if err := errors.Join(append(strict, err)...); err != nil {
 		return nil, err
 	}
-	if doc.APIVersion != v1alpha1.APIVersion || doc.Kind != v1alpha1.KindNodeNIC {
-		return nil, fmt.Errorf("apiVersion %q, kind %q: want %s, %s", doc.APIVersion, doc.Kind, v1alpha1.APIVersion, v1alpha1.KindNodeNIC)
-	}
 	return &doc, nil
+}
+
+// kind refuses what is no NodeNIC before its fields are: they are another kind's. What
+// is no object at all misshapen says.
+func kind(asJSON []byte) error {
+	var doc struct{ APIVersion, Kind any }
+	if json.Unmarshal(asJSON, &doc) != nil {
+		return nil
+	}
+	text := func(v any) string {
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(v)
+	}
+	version, is := text(doc.APIVersion), text(doc.Kind)
+	switch {
+	case version == v1alpha1.APIVersion && is == v1alpha1.KindNodeNIC:
+		return nil
+	case version == v1alpha1.APIVersion && is == v1alpha1.KindNICPolicy:
+		return fmt.Errorf("kind %q: want %s; a %[1]s is a cluster's, and goes there with kubectl apply", is, v1alpha1.KindNodeNIC)
+	}
+	return fmt.Errorf("apiVersion %q, kind %q: want %s, %s", version, is, v1alpha1.APIVersion, v1alpha1.KindNodeNIC)
 }
 
 // single refuses a second document. An empty one is what a "---" at the end makes.

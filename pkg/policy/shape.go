@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // misshapen is everything in the JSON text that does not fit the type of into:
@@ -86,8 +87,38 @@ func (f *form) fields(path string, object map[string]any, t reflect.Type) {
 			f.shape(at, object[name], field)
 			continue
 		}
-		f.fail(at, "there is no such field: want %s", either(slices.Sorted(maps.Keys(known))))
+		names := slices.Sorted(maps.Keys(known))
+		if i := slices.IndexFunc(names, func(known string) bool { return alike(known, name) }); i >= 0 {
+			f.fail(at, "there is no such field: %s may be meant, of %s", names[i], either(names))
+			continue
+		}
+		f.fail(at, "there is no such field: want %s", either(names))
 	}
+}
+
+// alike says that one name may be a slip of the other: it differs in case, in signs
+// that are no letters or digits, or by one letter too many, too few or wrong.
+func alike(a, b string) bool {
+	plain := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if unicode.IsLetter(r) || unicode.IsDigit(r) {
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, s)
+	}
+	a, b = plain(a), plain(b)
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	i := 0
+	for i < len(b) && a[i] == b[i] {
+		i++
+	}
+	if i == len(b) {
+		return len(a)-len(b) <= 1
+	}
+	return a[i+1:] == b[i:] || a[i+1:] == b[i+1:]
 }
 
 // collect puts the fields of t and of what is embedded in it into known, by their

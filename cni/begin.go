@@ -76,7 +76,8 @@ func newRecord(c Config, args *skel.CmdArgs, netnsID string, id nic.VFID, vf *ni
 		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName,
 		Netns: args.Netns, NetnsID: netnsID, Pod: c.Pod,
 		VF: c.VF, PF: id.PF, Index: id.Index, Representor: vf.Rep.Netdev.Name,
-		Bridge: c.Bridge, OVSDB: c.OVSDB, Config: c.Raw, Args: c.Args, IPAM: c.IPAM,
+		Bridge: c.Bridge, OVSDB: c.OVSDB,
+		Network: c.Name, Config: c.Raw, Args: c.Args, Path: args.Path, IPAM: c.IPAM,
 		Before: record.Before{
 			Name: vf.Netdev.Name, AdminMAC: vf.MAC, MAC: vf.Netdev.MAC, MTU: vf.Netdev.MTU, Up: vf.Netdev.Up,
 			RepMTU: vf.Rep.Netdev.MTU, RepUp: vf.Rep.Netdev.Up,

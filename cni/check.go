@@ -37,21 +37,14 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	defer cancel()
 
 	store := record.In(c.StateDir)
-	r, err := store.Load(c.VF)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return coded(ErrDamage, "VF %s is not attached to container %s (%s): there is no record of it", c.VF, args.ContainerID, args.IfName)
-	case err != nil:
+	r, err := recorded(store, c, args)
+	if err != nil {
 		return err
-	case !r.IsOf(args.ContainerID, args.IfName):
-		return coded(ErrDamage, "VF %s is not attached to container %s (%s): it is held by %s", c.VF, args.ContainerID, args.IfName, r.Holder())
-	case !r.Attached():
-		return coded(ErrDamage, "VF %s is not attached to container %s (%s): its record says %s", c.VF, args.ContainerID, args.IfName, r.Progress())
 	}
 	j := p.resume(ctx, store, r, args)
 	defer j.close()
 	if j.pod == nil {
-		return coded(ErrDamage, "VF %s: network namespace %s is not there any more", c.VF, r.Netns)
+		return coded(ErrDamage, "VF %s: network namespace %s is not there any more", r.VF, r.Netns)
 	}
 	// What is to be read of addresses and routes hangs on there being some.
 	j.state.Lease = &made.Addressing
@@ -59,9 +52,9 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	j.want.MTU, j.want.Port = c.MTU, port(c, r, made.mac)
+	j.want.MAC, j.want.MTU, j.want.Port = c.MAC, c.MTU, port(c, r, made.mac)
 	if bad := damage(made, j.want, state); len(bad) > 0 {
-		return coded(ErrDamage, "VF %s of %s: %s", c.VF, r.Holder(), strings.Join(bad, "; "))
+		return coded(ErrDamage, "VF %s of %s: %s", r.VF, r.Holder(), strings.Join(bad, "; "))
 	}
 	if c.IPAM == "" {
 		return nil
@@ -69,6 +62,38 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	// The IPAM plugin is to see prevResult.
 	j.call.Config, j.call.Args = c.Raw, c.Args
 	return p.IPAM.Check(ctx, j.call)
+}
+
+// recorded is the record of the container's interface, found by whose it is: the
+// order in which devices are named is no mapping.
+func recorded(store record.Store, c Config, args *skel.CmdArgs) (*record.Record, error) {
+	bad := func(vf, format string, a ...any) (*record.Record, error) {
+		return nil, coded(ErrDamage, "%s is not attached to container %s (%s): "+format, append([]any{vf, args.ContainerID, args.IfName}, a...)...)
+	}
+	if c.VF != "" {
+		r, err := store.Load(c.VF)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return bad("VF "+c.VF, "there is no record of it")
+		case err != nil:
+			return nil, err
+		case !r.IsOf(args.ContainerID, args.IfName):
+			return bad("VF "+c.VF, "it is held by %s", r.Holder())
+		case !r.Attached():
+			return bad("VF "+c.VF, "its record says %s", r.Progress())
+		}
+		return r, nil
+	}
+	mine, err := store.Find(args.ContainerID, args.IfName)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(mine) == 0:
+		return bad("a VF", "there is no record of one")
+	case !mine[0].Attached():
+		return bad("VF "+mine[0].VF, "its record says %s", mine[0].Progress())
+	}
+	return mine[0], nil
 }
 
 // made is what the result of ADD says about the pod's interface.
@@ -156,6 +181,9 @@ func damage(m *made, w Want, s State) []string {
 	}
 	if name := firstLacking(w.RDMA, s.RDMA); name != "" {
 		say("its RDMA device %s is not in the pod's network namespace", name)
+	}
+	if s.HasAdminMAC && !m.mac.IsZero() && !w.MAC.IsZero() && s.AdminMAC != m.mac {
+		say("its administrative MAC is %s, want %s", s.AdminMAC, m.mac)
 	}
 	if !s.Rep.Exists() {
 		say("its representor is gone")

@@ -270,9 +270,6 @@ func (d *devices) join(c *Config, where string) error {
 			return coded(types.ErrInvalidNetworkConfig, "%s: %s = %q: another device is named as well, %s: want one", where, x.name, x.value, c.VF)
 		}
 	}
-	if c.VF == "" {
-		return coded(types.ErrInvalidNetworkConfig, "%s: deviceID is missing: want %s", where, deviceForm)
-	}
 	return nil
 }
 
@@ -420,20 +417,23 @@ func isEndpoint(s string) bool {
 // wherefrom reads of a configuration what DEL needs to find a record, and
 // forgives the rest: an attachment is to come down even if its configuration
 // was edited into one that ADD would refuse.
-func wherefrom(stdin []byte) (stateDir, vf string, err error) {
+func wherefrom(stdin []byte) (Config, error) {
 	var c struct {
 		StateDir string `json:"stateDir"`
+		OVSDB    string `json:"ovsdb"`
 		DeviceID string `json:"deviceID"`
 		Runtime  struct {
 			DeviceID string `json:"deviceID"`
 		} `json:"runtimeConfig"`
 	}
 	if err := json.Unmarshal(stdin, &c); err != nil {
-		return "", "", coded(types.ErrDecodingFailure, "network configuration: %w", err)
+		return Config{}, coded(types.ErrDecodingFailure, "network configuration: %w", err)
 	}
-	vf = cmp.Or(c.Runtime.DeviceID, c.DeviceID)
-	if !nic.IsPCIAddress(vf) {
-		vf = ""
+	out := Config{
+		VF: cmp.Or(c.Runtime.DeviceID, c.DeviceID), StateDir: cmp.Or(c.StateDir, DefaultStateDir), OVSDB: cmp.Or(c.OVSDB, DefaultOVSDB),
 	}
-	return cmp.Or(c.StateDir, DefaultStateDir), vf, nil
+	if !nic.IsPCIAddress(out.VF) {
+		out.VF = ""
+	}
+	return out, nil
 }

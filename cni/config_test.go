@@ -117,7 +117,6 @@ func TestParseConfigRefuses(t *testing.T) {
 		{with(`"ifaceID":"a\nb"`), "", 7, `ifaceID = "a\nb": want a string`},
 		{with(`"prevResult":{"cniVersion":"9.9"}`), "", 6, `network configuration "n": prevResult:`},
 		{with(`"prevResult":7`), "", 6, `prevResult:`},
-		{without(`"deviceID":"0000:03:00.2",`), "", 7, `network configuration "n": deviceID is missing: want the PCI address of a VF, for example 0000:03:00.2`},
 		{without(`,"bridge":"br-int"`), "", 7, `network configuration "n": bridge is missing: want the name of an Open vSwitch bridge`},
 		{strings.Replace(minimal, "br-int", "a-bridge-of-16-b", 1), "", 7, `bridge = "a-bridge-of-16-b": want the name of an Open vSwitch bridge, 1 to 15 characters`},
 		{strings.Replace(minimal, "br-int", "br int", 1), "", 7, `bridge = "br int"`},
@@ -159,14 +158,14 @@ func FuzzParseConfig(f *testing.F) {
 			}
 			return
 		}
-		if !nic.IsPCIAddress(c.VF) || !isIfName(c.Bridge) || c.VLAN > 4094 || c.MTU > 65535 ||
+		if c.VF != "" && !nic.IsPCIAddress(c.VF) || !isIfName(c.Bridge) || c.VLAN > 4094 || c.MTU > 65535 ||
 			!c.MAC.IsZero() && !c.MAC.IsUnicast() || !strings.HasPrefix(c.StateDir, "/") || strings.Contains(c.IPAM, "/") {
 			t.Fatalf("taken: %+v", c)
 		}
 		// DEL finds the record where ADD puts it.
-		dir, vf, err := wherefrom(conf)
-		if err != nil || dir != c.StateDir || vf != c.VF && vf != "" {
-			t.Fatalf("DEL looks for %s in %s (%v), ADD puts %s into %s", vf, dir, err, c.VF, c.StateDir)
+		w, err := wherefrom(conf)
+		if err != nil || w.StateDir != c.StateDir || w.VF != c.VF && w.VF != "" {
+			t.Fatalf("DEL looks for %s in %s (%v), ADD puts %s into %s", w.VF, w.StateDir, err, c.VF, c.StateDir)
 		}
 	})
 }

@@ -515,25 +515,6 @@ func TestAddCancelled(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord neither takes nor frees a VF of which nobody knows whose it is.
-func TestDamagedRecord(t *testing.T) {
-	w := newWorld(t)
-	p := w.pod("c1", w.vf(0, 1))
-	w.mustAdd(p)
-	w.damageRecord(p.vf)
-	held := w.snap()
-	if err := w.del(p); err == nil || !strings.Contains(err.Error(), "attachment record "+w.dir) {
-		t.Errorf("DEL: %v", err)
-	}
-	if err := w.add(w.pod("c2", p.vf)); err == nil || !strings.Contains(err.Error(), "attachment record "+w.dir) {
-		t.Errorf("ADD: %v", err)
-	}
-	w.mustBe(held, "after ADD and DEL")
-	if !strings.HasPrefix(held.Owners[p.vf], "an unreadable record") {
-		t.Errorf("owners: %v", held.Owners)
-	}
-}
-
 // invariants hold whatever happened: what is in a pod, in a bridge or leased has
 // an owner by a record.
 func (w *world) invariants(when string) {

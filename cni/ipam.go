@@ -2,6 +2,7 @@ package cni
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,6 +23,10 @@ type IPAM interface {
 	// Del gives back whatever the interface has; nothing is success.
 	Del(ctx context.Context, c Call) error
 	Check(ctx context.Context, c Call) error
+	// GC and Status are of the whole network, and nothing of plugins that do not know
+	// them.
+	GC(ctx context.Context, c Call) error
+	Status(ctx context.Context, c Call) error
 }
 
 // Call is what an IPAM plugin is called with.
@@ -67,6 +72,22 @@ func (Delegate) Del(ctx context.Context, c Call) error { return c.run(ctx, "DEL"
 
 // Check is the plugin's CHECK.
 func (Delegate) Check(ctx context.Context, c Call) error { return c.run(ctx, "CHECK") }
+
+// GC is the plugin's GC.
+func (Delegate) GC(ctx context.Context, c Call) error { return c.runNew(ctx, "GC") }
+
+// Status is the plugin's STATUS.
+func (Delegate) Status(ctx context.Context, c Call) error { return c.runNew(ctx, "STATUS") }
+
+// runNew runs a command that came with version 1.1. A plugin that is older says that
+// it does not know it (pkg/skel of the reference library), and has nothing to do.
+func (c Call) runNew(ctx context.Context, command string) error {
+	err := c.run(ctx, command)
+	if e := new(types.Error); errors.As(err, &e) && e.Code == types.ErrInvalidEnvironmentVariables {
+		return nil
+	}
+	return err
+}
 
 func (c Call) run(ctx context.Context, command string) error {
 	path, err := c.find()

@@ -172,7 +172,10 @@ func firstLacking(want, have []string) string {
 func detach(w Want, s State) Step {
 	rep, vf, was := s.rep(), s.vf(), w.Before
 	home, pod := s.Place == AtHome, s.Place == InPod
-	misnamed := s.VF.Name != was.Name && !s.NameTaken
+	misnamed := was.Name != "" && s.VF.Name != was.Name && !s.NameTaken
+	mac := !was.MAC.IsZero() && s.VF.MAC != was.MAC
+	mtu := was.MTU != 0 && s.VF.MTU != was.MTU
+	remade := mac || mtu
 	switch {
 	case len(s.RDMA) > 0:
 		return MoveRDMA{s.RDMA[0], HostVF}
@@ -182,13 +185,13 @@ func detach(w Want, s State) Step {
 		return Rename{vf, TempName(w.VF)}
 	case pod:
 		return Move{vf, HostVF}
-	case home && s.VF.Up && (s.VF.MAC != was.MAC || s.VF.MTU != was.MTU || misnamed):
+	case home && s.VF.Up && (remade || misnamed):
 		return SetUp{vf, false}
 	case s.HasAdminMAC && s.AdminMAC != was.AdminMAC:
 		return SetAdminMAC{w.VF, was.AdminMAC}
-	case home && s.VF.MAC != was.MAC:
+	case home && mac:
 		return SetMAC{vf, was.MAC}
-	case home && s.VF.MTU != was.MTU:
+	case home && mtu:
 		return SetMTU{vf, was.MTU}
 	case home && misnamed:
 		return Rename{vf, was.Name}
@@ -198,7 +201,7 @@ func detach(w Want, s State) Step {
 		return Unplug{s.Port.Representor, s.Port.Owner}
 	case w.IPAM != "" && !s.Released:
 		return Release{w.IPAM}
-	case s.Rep.Exists() && s.Rep.MTU != was.RepMTU:
+	case s.Rep.Exists() && was.RepMTU != 0 && s.Rep.MTU != was.RepMTU:
 		return SetMTU{rep, was.RepMTU}
 	case s.Rep.Exists() && s.Rep.Up != was.RepUp:
 		return SetUp{rep, was.RepUp}

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,9 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if c.VF == "" {
+		return coded(types.ErrInvalidNetworkConfig, "network configuration %q: deviceID is missing: want %s", c.Name, deviceForm)
+	}
 	store := record.In(c.StateDir)
 	unlock, err := p.lock(ctx, store, c.VF)
 	if err != nil {
@@ -69,7 +73,7 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Limits.Run)
 	defer cancel()
 
-	if err := p.settle(ctx, store, c.VF, args); err != nil {
+	if err := p.settle(ctx, store, c.VF, c.OVSDB, args); err != nil {
 		return err
 	}
 	j, err := p.begin(ctx, store, c, args)
@@ -107,13 +111,22 @@ func (j *job) detach(ctx context.Context) error {
 // settle deals with a record that is there already: the VF of a live owner is
 // left alone; what an owner that is gone, or an ADD that was cut off, has left
 // is taken down.
-func (p *Plugin) settle(ctx context.Context, store record.Store, vf string, args *skel.CmdArgs) error {
+func (p *Plugin) settle(ctx context.Context, store record.Store, vf, endpoint string, args *skel.CmdArgs) error {
 	r, err := store.Load(vf)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return err
+		damaged := err
+		if r, err = p.salvage(ctx, store, vf, endpoint, &skel.CmdArgs{Path: args.Path}); err != nil {
+			return err
+		}
+		if _, err := store.Load(vf); r == nil && !errors.Is(err, fs.ErrNotExist) {
+			return coded(types.ErrTryAgainLater, "VF %s is in a pod, and nobody knows in which: %w: want that pod's end", vf, damaged)
+		}
+		if r == nil {
+			return nil
+		}
 	}
 	j := p.resume(ctx, store, r, args)
 	defer j.close()
@@ -133,6 +146,14 @@ func (p *Plugin) settle(ctx context.Context, store record.Store, vf string, args
 	return nil
 }
 
+// inPlace says whether the VF of a completed attachment is still where ADD has put
+// it. It asks the machine alone: a path that leads nowhere from here may lead to the
+// namespace from elsewhere.
+func (j *job) inPlace(ctx context.Context) (bool, error) {
+	_, home, err := j.find(ctx, j.p.Host.Links)
+	return !home, err
+}
+
 // alive says whether the owner may still use the VF: its namespace is there. The
 // kernel gives numbers of namespaces away again, so another one at the same path
 // may pass for it; but then the VF that was in it is at home.
@@ -140,8 +161,7 @@ func (j *job) alive(ctx context.Context) (bool, error) {
 	if j.pod == nil || !j.rec.Attached() {
 		return j.pod != nil, nil
 	}
-	_, home, err := j.find(ctx, j.p.Host.Links)
-	return !home, err
+	return j.inPlace(ctx)
 }
 
 // resume is the job of a recorded attachment. Its namespace is looked for where
@@ -149,7 +169,7 @@ func (j *job) alive(ctx context.Context) (bool, error) {
 // namespace than the recorded one leads nowhere.
 func (p *Plugin) resume(ctx context.Context, store record.Store, r *record.Record, args *skel.CmdArgs) *job {
 	j := &job{p: p, store: store, stale: everything}
-	j.of(r, args.Path)
+	j.of(r, cmp.Or(args.Path, r.Path))
 	for _, path := range slices.Compact([]string{r.Netns, args.Netns}) {
 		// Another boot's namespaces are gone; their numbers begin anew with each.
 		if path == "" || r.Outlived(p.Host.Boot) {
@@ -159,7 +179,11 @@ func (p *Plugin) resume(ctx context.Context, store record.Store, r *record.Recor
 		if err != nil {
 			continue
 		}
-		if pod.ID() == r.NetnsID {
+		mine := pod.ID() == r.NetnsID
+		if r.NetnsID == "" { // salvaged
+			_, mine, _ = j.find(ctx, pod)
+		}
+		if mine {
 			j.pod = pod
 			return j
 		}
@@ -178,30 +202,28 @@ func (p *Plugin) Del(ctx context.Context, args *skel.CmdArgs) error {
 }
 
 func (p *Plugin) del(ctx context.Context, args *skel.CmdArgs) error {
-	stateDir, vf, err := wherefrom(args.StdinData)
+	c, err := wherefrom(args.StdinData)
 	if err != nil {
 		return err
 	}
-	store := record.In(stateDir)
+	store := record.In(c.StateDir)
 	mine, err := store.Find(args.ContainerID, args.IfName)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, r := range mine {
-		errs = append(errs, p.delOne(ctx, store, r.VF, args))
+		errs = append(errs, p.delOne(ctx, store, r.VF, c, args))
 	}
-	if len(mine) == 0 && vf != "" {
+	if len(mine) == 0 && c.VF != "" {
 		// The record of this very VF may be damaged, and then nobody can say
 		// that it is not the container's.
-		if _, err := store.Load(vf); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, p.delOne(ctx, store, c.VF, c, args))
 	}
 	return errors.Join(errs...)
 }
 
-func (p *Plugin) delOne(ctx context.Context, store record.Store, vf string, args *skel.CmdArgs) error {
+func (p *Plugin) delOne(ctx context.Context, store record.Store, vf string, c Config, args *skel.CmdArgs) error {
 	unlock, err := p.lock(ctx, store, vf)
 	if err != nil {
 		return err
@@ -215,9 +237,11 @@ func (p *Plugin) delOne(ctx context.Context, store record.Store, vf string, args
 		return nil
 	}
 	if err != nil {
-		return err
+		if r, err = p.salvage(ctx, store, vf, c.OVSDB, args); err != nil {
+			return err
+		}
 	}
-	if !r.IsOf(args.ContainerID, args.IfName) {
+	if r == nil || !r.IsOf(args.ContainerID, args.IfName) {
 		return nil
 	}
 	j := p.resume(ctx, store, r, args)

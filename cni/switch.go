@@ -26,6 +26,10 @@ type Switch interface {
 	// Unplug takes a port of this owner away; none is success.
 	Unplug(ctx context.Context, representor, owner string) error
 
+	// Owned lists the ports with our mark.
+	Owned(ctx context.Context) ([]offload.Port, error)
+	Settings(ctx context.Context) (offload.Settings, error)
+
 	io.Closer
 }
 
@@ -52,6 +56,12 @@ func (v vswitch) Plug(ctx context.Context, p offload.Port) error { return offloa
 
 func (v vswitch) Unplug(ctx context.Context, representor, owner string) error {
 	return offload.Unplug(ctx, v.c, representor, owner)
+}
+
+func (v vswitch) Owned(ctx context.Context) ([]offload.Port, error) { return offload.Owned(ctx, v.c) }
+
+func (v vswitch) Settings(ctx context.Context) (offload.Settings, error) {
+	return offload.ReadSettings(ctx, v.c)
 }
 
 func (v vswitch) Close() error { return v.c.Close() }

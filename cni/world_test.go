@@ -59,6 +59,7 @@ func newWorldOf(t testing.TB, spec string) *world {
 	}
 	w := &world{t: t, sim: s, dir: memoryDir(t)}
 	w.sw = &memSwitch{bridges: []string{"br-int", "br-lab"}, ports: map[string]offload.Port{}}
+	w.sw.settings = offload.Settings{HWOffload: true, TCPolicy: "none"}
 	w.ipam = &memIPAM{leases: map[string]string{}}
 	return w
 }
@@ -187,6 +188,26 @@ func (w *world) check(p pod, result string) error {
 	return w.plugin().Check(context.Background(), w.args(p.with("prevResult", prev)))
 }
 
+// gc is the runtime's GC with these attachments valid.
+func (w *world) gc(p pod, valid ...pod) error {
+	list := []map[string]string{}
+	for _, v := range valid {
+		list = append(list, map[string]string{"containerID": v.container, "ifname": v.ifname})
+	}
+	args := w.args(p.with("cni.dev/valid-attachments", list))
+	args.ContainerID, args.Netns, args.IfName = "", "", ""
+	return w.plugin().GC(context.Background(), args)
+}
+
+func (w *world) sweep() Swept {
+	w.t.Helper()
+	swept, err := w.plugin().Sweep(context.Background(), w.dir, DefaultOVSDB)
+	if err != nil {
+		w.t.Fatalf("sweep: %v", err)
+	}
+	return swept
+}
+
 // mustAdd attaches and returns the printed result.
 func (w *world) mustAdd(p pod) string {
 	w.t.Helper()
@@ -313,6 +334,8 @@ type memSwitch struct {
 	down    bool
 	bridges []string
 	ports   map[string]offload.Port
+
+	settings offload.Settings
 }
 
 func (s *memSwitch) ready(call string) error {
@@ -366,6 +389,23 @@ func (s *memSwitch) Unplug(_ context.Context, rep, owner string) error {
 	return nil
 }
 
+func (s *memSwitch) Owned(context.Context) ([]offload.Port, error) {
+	if err := s.ready("owned"); err != nil {
+		return nil, err
+	}
+	var out []offload.Port
+	for _, rep := range slices.Sorted(maps.Keys(s.ports)) {
+		if s.ports[rep].Owner != "" {
+			out = append(out, s.ports[rep])
+		}
+	}
+	return out, nil
+}
+
+func (s *memSwitch) Settings(context.Context) (offload.Settings, error) {
+	return s.settings, s.ready("settings")
+}
+
 func (s *memSwitch) Close() error { return nil }
 
 // memIPAM gives an address of each family and a default route.
@@ -416,14 +456,30 @@ func (m *memIPAM) Check(_ context.Context, c Call) error {
 	return nil
 }
 
+func (m *memIPAM) GC(_ context.Context, c Call) error {
+	if err := m.called("ipam gc"); err != nil {
+		return err
+	}
+	valid, err := validAttachments("", c.Config)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(m.leases, func(token, _ string) bool {
+		return !slices.ContainsFunc(valid, func(a types.GCAttachment) bool { return a.ContainerID+"/"+a.IfName == token })
+	})
+	return nil
+}
+
+func (m *memIPAM) Status(context.Context, Call) error { return m.called("ipam status") }
+
 // samplePort is a port that somebody made by hand.
 func samplePort(rep string) offload.Port {
 	return offload.Port{Bridge: "br-lab", Representor: rep, ExternalIDs: map[string]string{}}
 }
 
-func (w *world) damageRecord(vf string) {
+func (w *world) damageRecord(vf, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, "attachments", vf+".json"), []byte(`{"version":1`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.dir, "attachments", vf+".json"), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }

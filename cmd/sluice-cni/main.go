@@ -22,9 +22,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	skel.PluginMainFuncs(skel.CNIFuncs{
-		Add:   on(ctx, (*cni.Plugin).Add),
-		Del:   on(ctx, (*cni.Plugin).Del),
-		Check: on(ctx, (*cni.Plugin).Check),
+		Add:    on(ctx, (*cni.Plugin).Add),
+		Del:    on(ctx, (*cni.Plugin).Del),
+		Check:  on(ctx, (*cni.Plugin).Check),
+		GC:     on(ctx, (*cni.Plugin).GC),
+		Status: on(ctx, (*cni.Plugin).Status),
 	}, version.PluginSupports(cni.Versions()...), "sluice-cni attaches VFs to pods, see docs/cni.md")
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice.dev/sluice/cni"
 	"sluice.dev/sluice/deviceplugin"
 	"sluice.dev/sluice/pkg/agent"
 	"sluice.dev/sluice/pkg/apply"
@@ -32,6 +33,7 @@ type agentRun struct {
 	sriov *sriovConfig // nil without
 
 	infos, specs string // folders of device information and CDI specs
+	ovsdb        string // endpoint of the Open vSwitch that is swept; "" none
 
 	doors  doors
 	health string // address of /healthz and /readyz
@@ -75,11 +77,12 @@ state folder, and is what the node is kept as while the API server is away.`,
 				return err
 			}
 			return o.with(func(n *node) error {
-				a.node = n
+				a.node, a.ovsdb = n, cni.DefaultOVSDB
 				if sriov.file != "" {
 					sriov.log, a.sriov = a.log, sriov
 				}
-				if o.sim != "" { // its devices are none for others to read of
+				if o.sim != "" { // its devices are none for others to read of, nor in a bridge
+					a.ovsdb = ""
 					a.infos, a.specs = filepath.Join(n.dir, "devinfo"), filepath.Join(n.dir, "cdi")
 				}
 				if name != "" && a.file != "" {
@@ -136,6 +139,7 @@ func (a *agentRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.sweep(ctx)
 	w, err := a.begin(ctx)
 	if err != nil {
 		return err

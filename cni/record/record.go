@@ -34,12 +34,14 @@ type Record struct {
 	OVSDB       string     `json:"ovsdb"`          // endpoint
 	RDMA        []string   `json:"rdma,omitempty"` // devices that go along: the VF's, in exclusive mode
 
-	// How the attachment was asked for: configuration and CNI_ARGS, for the IPAM
-	// plugin, which releases by what it was called with; and the plugin's name, ""
-	// for none.
-	Config json.RawMessage `json:"config"`
-	Args   string          `json:"args,omitempty"`
-	IPAM   string          `json:"ipam,omitempty"`
+	// How the attachment was asked for: the network's name; configuration, CNI_ARGS
+	// and CNI_PATH, for the IPAM plugin, which releases by what it was called with;
+	// and the plugin's name, "" for none.
+	Network string          `json:"network,omitempty"`
+	Config  json.RawMessage `json:"config"`
+	Args    string          `json:"args,omitempty"`
+	Path    string          `json:"path,omitempty"`
+	IPAM    string          `json:"ipam,omitempty"`
 
 	Before Before `json:"before"`
 

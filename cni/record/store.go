@@ -152,6 +152,52 @@ func (s Store) Find(container, ifname string) ([]*Record, error) {
 	return out, nil
 }
 
+// Found is a record file: what it holds, or why it cannot be read.
+type Found struct {
+	VF     string
+	Record *Record // nil with Err
+	Err    error
+}
+
+// All lists all records, in order of PCI address. One that went meanwhile is left
+// out.
+func (s Store) All() ([]Found, error) {
+	vfs, err := s.vfs()
+	if err != nil {
+		return nil, err
+	}
+	var out []Found
+	for _, vf := range vfs {
+		r, err := s.Load(vf)
+		if !errors.Is(err, fs.ErrNotExist) {
+			out = append(out, Found{vf, r, err})
+		}
+	}
+	return out, nil
+}
+
+// Writable says whether a record could be made now, by making a file and removing it.
+func (s Store) Writable() error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.dir, ".try-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("\n")
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// SetAside takes a record that cannot be read out of the way, for people to look at:
+// ADDRESS.json.damaged, which the next one replaces. Nobody holds the VF then.
+func (s Store) SetAside(vf string) error {
+	if err := os.Rename(s.file(vf), s.file(vf)+".damaged"); err != nil {
+		return err
+	}
+	return disk.SyncDir(s.dir)
+}
+
 // Owners says for each held VF, by PCI address, who holds it in the present boot of the
 // machine (host.Machine.Boot; "" not known). A record that cannot be read is an owner
 // all the same: its VF is not free. No directory means that nothing is held.

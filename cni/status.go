@@ -1,0 +1,111 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/pkg/apply"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/ovsdb"
+)
+
+// Status says why an ADD of this network cannot work now, all reasons at once: code
+// 50, or 51 when pods that are attached suffer as well. Nothing is changed.
+func (p *Plugin) Status(ctx context.Context, args *skel.CmdArgs) error {
+	return report(p.status(ctx, args))
+}
+
+func (p *Plugin) status(ctx context.Context, args *skel.CmdArgs) error {
+	c, err := ParseConfig(args.StdinData, "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Limits.Run)
+	defer cancel()
+	code := types.ErrPluginNotAvailable
+	var bad []string
+	say := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
+
+	if err := record.In(c.StateDir).Writable(); err != nil {
+		say("attachments cannot be recorded: %v", err)
+	}
+	journal := apply.Journal{Dir: filepath.Join(c.StateDir, "journal")}
+	if _, err := journal.Committed(); err != nil {
+		say("what the agent has reached cannot be read: %v", err)
+	}
+	st, err := p.observe(ctx)
+	if err != nil {
+		say("the node cannot be observed: %v", err)
+	} else if why := noDevices(st); why != "" {
+		say("%s", why)
+	}
+	if down, err := p.switchStatus(ctx, c); err != nil {
+		if down {
+			code = types.ErrLimitedConnectivity
+		}
+		say("%v", err)
+	}
+	if c.IPAM != "" {
+		call := Call{Plugin: c.IPAM, Config: c.Raw, Path: args.Path}
+		if err := errors.Join(p.IPAM.Find(call), p.IPAM.Status(ctx, call)); err != nil {
+			if codeOf(err) == types.ErrLimitedConnectivity {
+				code = types.ErrLimitedConnectivity
+			}
+			say("%v", err)
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return coded(code, "network %s: %s", c.Name, strings.Join(bad, "; "))
+}
+
+// noDevices says why no VF of the node could be attached to a bridge.
+func noDevices(st nic.State) string {
+	ports, vfs := 0, 0
+	for _, pf := range st.PFs {
+		if pf.Eswitch == nic.Switchdev {
+			ports++
+			vfs += len(pf.VFs)
+		}
+	}
+	switch {
+	case len(st.PFs) == 0:
+		return "the node has no NIC"
+	case ports == 0:
+		return "no NIC of the node has its eswitch in switchdev mode: want one (eswitch: switchdev in the node's NodeNIC, sluice apply)"
+	case vfs == 0:
+		return "no NIC of the node in switchdev mode has VFs: want some (numVfs in the node's NodeNIC, sluice apply)"
+	}
+	return ""
+}
+
+// switchStatus says what is wrong with Open vSwitch; down, that it is not there at
+// all, so that flows of pods that are attached end as well.
+func (p *Plugin) switchStatus(ctx context.Context, c Config) (down bool, err error) {
+	sw, err := p.Switch(ctx, c.OVSDB)
+	if err != nil {
+		return errors.Is(err, ovsdb.ErrUnavailable), err
+	}
+	defer sw.Close()
+	if err := sw.CheckBridge(ctx, c.Bridge); err != nil {
+		return errors.Is(err, ovsdb.ErrUnavailable), fmt.Errorf("bridge = %q: %w", c.Bridge, err)
+	}
+	s, err := sw.Settings(ctx)
+	switch {
+	case err != nil:
+		return errors.Is(err, ovsdb.ErrUnavailable), err
+	case !s.HWOffload:
+		return false, errors.New("Open vSwitch does not offer flows to the hardware: want other_config:hw-offload=true (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true)")
+	case s.TCPolicy == "skip_sw":
+		return false, errors.New("Open vSwitch has other_config:tc-policy=skip_sw, with which flows with conntrack cannot be offloaded: want none (ovs-vsctl remove Open_vSwitch . other_config tc-policy, and a restart of ovs-vswitchd)")
+	}
+	return false, nil
+}

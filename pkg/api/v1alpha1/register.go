@@ -13,12 +13,13 @@ const (
 	APIVersion    = Group + "/" + Version
 	KindNodeNIC   = "NodeNIC"
 	KindNICPolicy = "NICPolicy"
+	KindNetwork   = "Network"
 )
 
 // AddToScheme makes the kinds of this package known to a client of Kubernetes.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := schema.GroupVersion{Group: Group, Version: Version}
-	s.AddKnownTypes(gv, &NodeNIC{}, &NodeNICList{}, &NICPolicy{}, &NICPolicyList{})
+	s.AddKnownTypes(gv, &NodeNIC{}, &NodeNICList{}, &NICPolicy{}, &NICPolicyList{}, &Network{}, &NetworkList{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }

@@ -89,6 +89,17 @@ func TestKubernetesPageHasEveryField(t *testing.T) {
 	compare(t, "kubernetes.md", fields)
 }
 
+// docs/network.md has every field of a Network.
+func TestNetworkPageHasEveryField(t *testing.T) {
+	fields := []string{"Network.metadata.name"}
+	for _, f := range paths("", reflect.TypeFor[Network]()) {
+		if strings.HasPrefix(f, "spec.") || strings.HasPrefix(f, "status.") {
+			fields = append(fields, "Network."+f)
+		}
+	}
+	compare(t, "network.md", fields)
+}
+
 func compare(t *testing.T, name string, fields []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/" + name)

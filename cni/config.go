@@ -17,6 +17,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"sluice.dev/sluice/cni/kubelet"
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/ovsdb"
@@ -33,7 +34,9 @@ const (
 type Config struct {
 	CNIVersion string
 	Name       string
-	VF         string // PCI address: runtimeConfig.deviceID, deviceID or pciBusID
+	VF         string // PCI address: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
+	Resource   string // resourceName: the VF is the pod's of this resource
+	KubeletDir string // where the kubelet keeps what it has allocated
 	Bridge     string
 	VLAN       uint16  // 0: untagged
 	MTU        int     // bytes; 0: as the VF has it
@@ -61,7 +64,7 @@ type field struct {
 // error code: 2 for a field that is not known, 6 for what is no JSON, 7 for a
 // value that cannot be, 4 for CNI_ARGS.
 func ParseConfig(stdin []byte, args string) (Config, error) {
-	c := Config{OVSDB: DefaultOVSDB, StateDir: DefaultStateDir, Raw: stdin, Args: args}
+	c := Config{OVSDB: DefaultOVSDB, StateDir: DefaultStateDir, KubeletDir: kubelet.DefaultDir, Raw: stdin, Args: args}
 	members, err := object(stdin)
 	if err != nil {
 		return Config{}, coded(types.ErrDecodingFailure, "network configuration: %w", err)
@@ -168,7 +171,13 @@ func configFields() []field {
 			return text(raw, &c.OVSDB, isEndpoint)
 		}},
 		{"stateDir", "an absolute path", func(c *Config, raw json.RawMessage) error {
-			return text(raw, &c.StateDir, func(s string) bool { return filepath.IsAbs(s) && isPrintable(s) })
+			return text(raw, &c.StateDir, isPath)
+		}},
+		{"resourceName", "the name of a resource, for example sluice.dev/fast", func(c *Config, raw json.RawMessage) error {
+			return text(raw, &c.Resource, isResource)
+		}},
+		{"kubeletDir", "an absolute path, for example " + kubelet.DefaultDir, func(c *Config, raw json.RawMessage) error {
+			return text(raw, &c.KubeletDir, isPath)
 		}},
 		{"ipam", `an object with a "type", for example {"type": "host-local"}`, readIPAM},
 		{"dns", "an object with nameservers, domain, search, options", func(c *Config, raw json.RawMessage) error {
@@ -397,6 +406,14 @@ func isIfName(s string) bool {
 
 func isPrintable(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
+}
+
+func isPath(s string) bool { return filepath.IsAbs(s) && isPrintable(s) }
+
+// isResource is a qualified name, domain/name, as extended resources have.
+func isResource(s string) bool {
+	domain, name, ok := strings.Cut(s, "/")
+	return ok && domain != "" && name != "" && isPrintable(s) && !strings.ContainsAny(s, " ") && !strings.Contains(name, "/")
 }
 
 // isEndpoint has the forms of ovsdb-server(7) that need no keys.

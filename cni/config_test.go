@@ -32,7 +32,8 @@ func TestParseConfig(t *testing.T) {
 	c, err := ParseConfig([]byte(minimal), "")
 	want := Config{
 		CNIVersion: "1.1.0", Name: "n", VF: "0000:03:00.2", Bridge: "br-int",
-		OVSDB: "unix:/run/openvswitch/db.sock", StateDir: "/var/lib/sluice", Raw: []byte(minimal),
+		OVSDB: "unix:/run/openvswitch/db.sock", StateDir: "/var/lib/sluice",
+		KubeletDir: "/var/lib/kubelet/device-plugins", Raw: []byte(minimal),
 	}
 	if d := cmp.Diff(want, c); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
@@ -47,7 +48,7 @@ func TestParseConfig(t *testing.T) {
 	}
 	want = Config{
 		CNIVersion: "1.0.0", Name: "n", VF: "0000:03:00.2", Bridge: "br-int", VLAN: 4094, MTU: 9000,
-		MAC: nic.MAC{2, 0, 0, 0, 0, 4}, IfaceID: "env", OVSDB: "tcp:192.0.2.1:6640", StateDir: "/run/s",
+		MAC: nic.MAC{2, 0, 0, 0, 0, 4}, IfaceID: "env", OVSDB: "tcp:192.0.2.1:6640", StateDir: "/run/s", KubeletDir: "/var/lib/kubelet/device-plugins",
 		IPAM: "host-local", Pod: record.Pod{Namespace: "ns", Name: "p", UID: "u"}, Raw: []byte(complex), Args: podArgs,
 	}
 	want.DNS.Nameservers = []string{"10.1.0.53"}
@@ -86,7 +87,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{`[]`, "", 6, `network configuration: json: cannot unmarshal array`},
 		{`null`, "", 6, `network configuration: it is null: want an object`},
 		{`{"name":7}`, "", 7, `network configuration: name = 7: want a string`},
-		{with(`"brigde":"br0"`), "", 2, `network configuration "n": unknown field brigde = "br0": want one of cniVersion, name, type, bridge, vlan, mtu, mac, ifaceID, ovsdb, stateDir, ipam, dns, capabilities, args, prevResult, deviceID, pciBusID, runtimeConfig`},
+		{with(`"brigde":"br0"`), "", 2, `network configuration "n": unknown field brigde = "br0": want one of cniVersion, name, type, bridge, vlan, `},
 		{with(`"Vlan":1`), "", 2, `unknown field Vlan = 1`},
 		{with(`"runtimeConfig":{"portMappings":[]}`), "", 2, `network configuration "n", runtimeConfig: unknown field portMappings = []: want one of deviceID, mac, ips`},
 		{with(`"runtimeConfig":7`), "", 7, `runtimeConfig = 7: want an object`},
@@ -106,6 +107,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		{with(`"ovsdb":"ssl:192.0.2.1:6640"`), "", 7, `ovsdb = "ssl:192.0.2.1:6640"`},
 		{with(`"ovsdb":"pipe:/x"`), "", 7, `ovsdb = "pipe:/x"`},
 		{with(`"stateDir":"state"`), "", 7, `stateDir = "state": want an absolute path`},
+		{with(`"kubeletDir":"plugins"`), "", 7, `kubeletDir = "plugins": want an absolute path, for example /var/lib/kubelet/device-plugins`},
+		{with(`"resourceName":"fast"`), "", 7, `resourceName = "fast": want the name of a resource, for example sluice.dev/fast`},
+		{with(`"resourceName":"a/b/c"`), "", 7, `resourceName = "a/b/c"`},
 		{with(`"ipam":{"ranges":[]}`), "", 7, `ipam = {"ranges":[]}: want an object with a "type", for example {"type": "host-local"}`},
 		{with(`"ipam":{"type":"../../bin/sh"}`), "", 7, `ipam = {"type":"../../bin/sh"}`},
 		{with(`"ipam":"host-local"`), "", 7, `ipam = "host-local"`},

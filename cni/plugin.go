@@ -61,10 +61,10 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	if c.VF == "" {
-		return coded(types.ErrInvalidNetworkConfig, "network configuration %q: deviceID is missing: want %s", c.Name, deviceForm)
-	}
 	store := record.In(c.StateDir)
+	if err := device(store, &c, args); err != nil {
+		return err
+	}
 	unlock, err := p.lock(ctx, store, c.VF)
 	if err != nil {
 		return err
@@ -215,12 +215,17 @@ func (p *Plugin) del(ctx context.Context, args *skel.CmdArgs) error {
 	for _, r := range mine {
 		errs = append(errs, p.delOne(ctx, store, r.VF, c, args))
 	}
-	if len(mine) == 0 && c.VF != "" {
-		// The record of this very VF may be damaged, and then nobody can say
-		// that it is not the container's.
-		errs = append(errs, p.delOne(ctx, store, c.VF, c, args))
+	if len(mine) > 0 {
+		return errors.Join(errs...)
 	}
-	return errors.Join(errs...)
+	// Of a record that cannot be read nobody can say that it is not the container's.
+	all, err := store.All()
+	for _, f := range all {
+		if f.Err != nil && (c.VF == "" || c.VF == f.VF) {
+			errs = append(errs, p.delOne(ctx, store, f.VF, c, args))
+		}
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 func (p *Plugin) delOne(ctx context.Context, store record.Store, vf string, c Config, args *skel.CmdArgs) error {

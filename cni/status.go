@@ -46,6 +46,9 @@ func (p *Plugin) status(ctx context.Context, args *skel.CmdArgs) error {
 	} else if why := noDevices(st); why != "" {
 		say("%s", why)
 	}
+	if err := c.deviceStatus(); err != nil {
+		say("%v", err)
+	}
 	if down, err := p.switchStatus(ctx, c); err != nil {
 		if down {
 			code = types.ErrLimitedConnectivity

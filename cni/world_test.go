@@ -158,7 +158,8 @@ func (w *world) args(p pod) *skel.CmdArgs {
 	conf := map[string]any{
 		"cniVersion": "1.1.0", "name": "offloaded", "type": "sluice-cni",
 		"deviceID": p.vf, "bridge": "br-int", "stateDir": w.dir,
-		"ipam": map[string]any{"type": "memory"},
+		"kubeletDir": w.kubelet(),
+		"ipam":       map[string]any{"type": "memory"},
 	}
 	for k, v := range p.conf {
 		if v == nil {

@@ -29,7 +29,7 @@ test: ## every test but e2e
 	@lab/test
 
 .PHONY: e2e
-e2e: build ## sluice on a real Kubernetes, whose node has the lab's NIC
+e2e: image ## sluice on a real Kubernetes, whose node has the lab's NIC
 	@lab/e2e/run
 
 .PHONY: test-fast

@@ -3,169 +3,220 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"sluice.dev/sluice/pkg/api/v1alpha1"
 )
 
-// untouched checks that a pod is the same that it was, running, without a restart,
-// in the same sandbox.
-func (w *world) untouched(t *testing.T, before *corev1.Pod) {
-	t.Helper()
-	eventually(t, podTime, "pod "+before.Name+" runs as before", func(ctx context.Context) (bool, string, error) {
-		pod, err := w.kube.CoreV1().Pods(space).Get(ctx, before.Name, metav1.GetOptions{})
-		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
-			return false, "", err
-		}
-		was, is := before.Status.ContainerStatuses[0], pod.Status.ContainerStatuses[0]
-		return pod.UID == before.UID && pod.Status.Phase == corev1.PodRunning && is.ContainerID == was.ContainerID &&
-			is.RestartCount == was.RestartCount, w.about(ctx, pod), nil
-	})
-}
+// How the command lines of programs on the node begin.
+const (
+	kubeletLine = "/node/bin/kubelet "
+	runtimeLine = "containerd$"
+	agentLine   = "/sluice agent "
+)
 
-// holder is a running pod that holds n VFs.
-func (w *world) holder(t *testing.T, name string, n int64) *corev1.Pod {
+// holding is a pod that has one VF, which stays from story to story.
+func (w *world) holding(t *testing.T) *held {
 	t.Helper()
-	w.run(t, name, fast, n, tellEnv)
-	w.running(t, name)
-	pod, err := w.kube.CoreV1().Pods(space).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	if w.held == nil {
+		w.held = w.holder(t, "one", 1)
 	}
-	return pod
-}
-
-// usable checks that the node still gives what it offers: with one VF held, a pod
-// with the other three starts, and has none that is held.
-func (w *world) usable(t *testing.T, held []string, name string) {
-	t.Helper()
-	w.holder(t, name, 3)
-	given := w.devices(t, name)
-	if len(given) != 3 || slices.ContainsFunc(given, func(id string) bool { return slices.Contains(held, id) }) {
-		t.Errorf("a second pod was given %q: want three VFs other than %q", given, held)
-	}
-	w.end(t, name)
+	return w.held
 }
 
 // killed kills a program of the node with SIGKILL and waits until another runs.
-func (w *world) killed(t *testing.T, name string) {
+func (w *world) killed(t *testing.T, line string) {
 	t.Helper()
-	before := w.sh(t, "pgrep -x "+name)
+	before := w.sh(t, "pgrep -f '^"+line+"'")
 	w.sh(t, "kill -9 "+before)
-	eventually(t, nodeTime, name+" was killed and runs again", func(ctx context.Context) (bool, string, error) {
-		now, err := w.node.sh(ctx, "pgrep -x "+name+" || true")
-		return now != "" && now != before+"\n", now, err
+	eventually(t, nodeTime, line+" was killed and runs again", func(ctx context.Context) (bool, string, error) {
+		now, err := w.node.sh(ctx, "pgrep -f '^"+line+"' || true")
+		return now != "" && strings.TrimSpace(now) != before, now, err
 	})
 }
 
-func kubeletKilled(t *testing.T, w *world) {
-	pod := w.holder(t, "holder", 1)
-	held := w.devices(t, "holder")
-	w.killed(t, "kubelet")
-	w.heartbeat(t)
-	w.offered(t, fast, 4, 4)
-	w.untouched(t, pod)
-	w.usable(t, held, "next")
-}
-
-func agentKilled(t *testing.T, w *world) {
-	pod := w.holder(t, "holder", 1)
-	held := w.devices(t, "holder")
-	w.killed(t, "sluice")
-	w.heartbeat(t)
-	w.offered(t, fast, 4, 4)
-	w.untouched(t, pod)
-	w.usable(t, held, "next")
-}
-
-func runtimeRestarted(t *testing.T, w *world) {
-	pod := w.holder(t, "holder", 1)
-	held := w.devices(t, "holder")
-	w.killed(t, "containerd")
-	w.heartbeat(t)
-	w.offered(t, fast, 4, 4)
-	w.untouched(t, pod)
-	w.usable(t, held, "next")
-}
-
-// heartbeat waits until the kubelet has reported the node's status twice after now,
+// heartbeat waits until the kubelet has reported the node's status twice from now on,
 // so that what follows looks at no older one.
 func (w *world) heartbeat(t *testing.T) {
 	t.Helper()
-	seen := map[string]bool{}
+	seen := map[time.Time]bool{}
 	eventually(t, nodeTime, "the kubelet reports, Ready", func(ctx context.Context) (bool, string, error) {
-		lease, err := w.kube.CoordinationV1().Leases("kube-node-lease").Get(ctx, nodeName, metav1.GetOptions{})
+		c, err := w.readyCondition(ctx)
 		if err != nil {
 			return false, "", err
 		}
-		seen[lease.Spec.RenewTime.String()] = true
-		ready, why, err := w.ready(ctx)
-		return ready && len(seen) > 2, fmt.Sprintf("%d renewals of its lease; %s", len(seen)-1, why), err
+		seen[c.LastHeartbeatTime.Time] = true
+		return c.Status == corev1.ConditionTrue && len(seen) > 2, fmt.Sprintf("%d reports; %s", len(seen)-1, c.Message), err
 	})
 }
 
 // ready says whether the node is, and what it says of that.
 func (w *world) ready(ctx context.Context) (bool, string, error) {
+	c, err := w.readyCondition(ctx)
+	return c.Status == corev1.ConditionTrue, c.Message, err
+}
+
+func (w *world) readyCondition(ctx context.Context) (corev1.NodeCondition, error) {
 	node, err := w.kube.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	if err != nil {
-		return false, "", err
+		return corev1.NodeCondition{}, err
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue, c.Message, nil
+			return c, nil
 		}
 	}
-	return false, "no condition Ready", nil
+	return corev1.NodeCondition{Message: "no condition Ready"}, nil
 }
 
-func nodeRestarted(t *testing.T, w *world) {
-	ctx := t.Context()
-	replicas := int32(2)
-	labels := map[string]string{"app": "service"}
-	deployment := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "service"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       podSpec(corev1.ResourceList{fast: *resource.NewQuantity(2, resource.DecimalSI)}, tellEnv),
-			},
-		},
-	}
-	if _, err := w.kube.AppsV1().Deployments(space).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
+func kubeletKilled(t *testing.T, w *world) {
+	h := w.holding(t)
+	w.killed(t, kubeletLine)
+	w.heartbeat(t)
+	w.offered(t, fast, 4, 4)
+	w.untouched(t, h)
+	w.usable(t, h, 4)
+}
+
+func agentKilled(t *testing.T, w *world) {
+	h := w.holding(t)
+	w.killed(t, agentLine)
+	w.heartbeat(t)
+	w.offered(t, fast, 4, 4)
+	w.untouched(t, h)
+}
+
+func runtimeKilled(t *testing.T, w *world) {
+	h := w.holding(t)
+	w.killed(t, runtimeLine)
+	w.heartbeat(t)
+	w.offered(t, fast, 4, 4)
+	w.untouched(t, h)
+	w.usable(t, h, 4)
+}
+
+// Two minutes, in which the agent is killed, too. The new one has heard of no policy,
+// and keeps the node as the last one wanted it: what a stranger changes is mended.
+func apiServerAway(t *testing.T, w *world) {
+	h := w.holding(t)
+	if err := w.plane.kill("kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.gone(t, "service", labels) })
-	available := func(what string, since time.Time) {
-		t.Helper()
-		eventually(t, 2*nodeTime, what, func(ctx context.Context) (bool, string, error) {
-			pods, err := w.kube.CoreV1().Pods(space).List(ctx, metav1.ListOptions{LabelSelector: "app=service"})
-			if err != nil {
-				return false, "", err
-			}
-			n, seen := 0, ""
-			for i := range pods.Items {
-				p := &pods.Items[i]
-				seen += p.Name + ": " + w.about(ctx, p) + "\n"
-				for _, c := range p.Status.ContainerStatuses {
-					if p.DeletionTimestamp == nil && c.State.Running != nil && c.State.Running.StartedAt.After(since) {
-						n++
-					}
-				}
-			}
-			return n == 2, seen, nil
-		})
+	back := time.Now().Add(2 * time.Minute)
+	w.killed(t, agentLine)
+	free := w.sh(t, `for vf in /sys/bus/pci/devices/1000:00:00.0/virtfn*; do basename $(readlink $vf); done | grep -v `+h.vfs[0]+` | head -n 1`)
+	driver := "/sys/bus/pci/devices/" + free + "/driver"
+	w.sh(t, "echo "+free+" >"+driver+"/unbind; ! [ -e "+driver+" ]")
+	eventually(t, nodeTime, "the agent has bound the VF that a stranger has unbound", func(ctx context.Context) (bool, string, error) {
+		out, err := w.node.sh(ctx, "basename $(readlink "+driver+") || true")
+		return strings.TrimSpace(out) == "mlx5_core", out, err
+	})
+	eventually(t, nodeTime, "two minutes without an API server have passed", func(context.Context) (bool, string, error) {
+		return time.Now().After(back), "", nil
+	})
+	if now := w.processes(t, h.pod); now != h.processes {
+		t.Fatalf("processes of the pod are %q and were %q", now, h.processes)
 	}
-	available("both pods of the service run", time.Time{})
+	w.sh(t, "pgrep -f '^"+agentLine+"' && ls /var/lib/kubelet/device-plugins/sluice-*.sock")
+	if err := w.plane.start("kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.plane.ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.heartbeat(t)
+	w.offered(t, fast, 4, 4)
+	w.untouched(t, h)
+	w.usable(t, h, 4)
+	w.nic(t, "the node's NodeNIC is Ready", good(0))
+}
 
-	boot := w.bootID(t)
+// The kubelet hears of it, the NodeNIC says it, and a pod keeps its VF of the same port.
+// The card brings the other back only with a new set of VFs, for which the pod's would
+// have to go: so the agent has that made when the pod has gone.
+func vfVanishes(t *testing.T, w *world) {
+	h := w.holding(t)
+	free := w.sh(t, `cd /sys/bus/pci/devices/1000:00:00.0
+		for i in 3 2; do [ "$(basename $(readlink virtfn$i))" = `+h.vfs[0]+` ] || { echo $i; break; }; done`)
+	w.sh(t, "echo "+free+" >/sys/kernel/debug/twin/1000:00:00.0/vf_vanish")
+	w.offered(t, fast, 3, 3)
+	said := "pci/1000:00:00.0 vf " + free + " went from the bus"
+	w.nic(t, "the NodeNIC says which VF has gone", func(n *v1alpha1.NodeNIC) bool {
+		c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.Ready)
+		return c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonDeviceGone && strings.Contains(c.Message, said)
+	})
+	w.event(t, v1alpha1.ReasonDeviceGone, said)
+	w.heartbeat(t)
+	w.offered(t, fast, 3, 3)
+	w.untouched(t, h)
+	w.end(t, h.pod.Name)
+	w.held = nil
+	w.offered(t, fast, 4, 4)
+	w.nic(t, "the node's NodeNIC is Ready", good(0))
+}
+
+// Another number of VFs needs those that are there gone, and so the pods that have
+// them. A budget keeps one; when it is gone the pod goes, and only it.
+func drainIsBlocked(t *testing.T, w *world) {
+	ctx := t.Context()
+	bystander := w.hold(t, "bystander")
+	w.kept = w.service(t, "kept", asks{fast: 1})
+	before := w.kept.runs(t, "", time.Time{})
+	minimum := intstr.FromInt32(1)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "kept"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &minimum, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "kept"}},
+		},
+	}
+	if _, err := w.kube.PolicyV1().PodDisruptionBudgets(space).Create(ctx, budget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	last := w.generation(t)
+	w.policy(t, 6)
+	w.nic(t, "the node waits, and says for which pod", func(n *v1alpha1.NodeNIC) bool {
+		c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.Draining)
+		return meta.IsStatusConditionTrue(n.Status.Conditions, v1alpha1.DrainRequired) &&
+			c != nil && c.Reason == v1alpha1.ReasonBlocked && strings.Contains(c.Message, before.Name)
+	})
+	w.heartbeat(t)
+	w.offered(t, fast, 4, 4)
+	if pods, err := w.kept.pods(ctx); err != nil || len(pods) != 1 || pods[0].UID != before.UID || pods[0].DeletionTimestamp != nil {
+		t.Fatalf("the pod that its budget keeps is no longer alone: %d pods, %v", len(pods), err)
+	}
+	if err := w.kube.PolicyV1().PodDisruptionBudgets(space).Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.nic(t, "the node is as the policy wants it", good(last))
+	w.offered(t, fast, 6, 6)
+	w.kept.runs(t, before.UID, time.Time{})
+	w.untouched(t, bystander)
+	eventually(t, nodeTime, "the node takes pods again", func(ctx context.Context) (bool, string, error) {
+		node, err := w.kube.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		return err == nil && !node.Spec.Unschedulable, "", err
+	})
+}
+
+// A boot begins without VFs: the agent makes them, and pods that had some have some
+// again, be it in a new pod that their service brings.
+func nodeLosesPower(t *testing.T, w *world) {
+	ctx := t.Context()
+	if w.kept == nil {
+		w.kept = w.service(t, "kept", asks{fast: 1})
+	}
+	w.kept.runs(t, "", time.Time{})
+	before, err := w.kube.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	now := time.Now().Add(-time.Second).Truncate(time.Second)
 	if err := w.node.cut(ctx); err != nil {
 		t.Fatal(err)
@@ -175,110 +226,15 @@ func nodeRestarted(t *testing.T, w *world) {
 	}
 	eventually(t, nodeTime, "the node says that it was started anew", func(ctx context.Context) (bool, string, error) {
 		node, err := w.kube.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
-		return err == nil && node.Status.NodeInfo.BootID != boot, boot, err
+		return err == nil && node.Status.NodeInfo.BootID != before.Status.NodeInfo.BootID, "", err
 	})
-	w.offered(t, fast, 4, 4)
-	available("both pods of the service run again", now)
+	pod := w.kept.runs(t, "", now)
 	w.heartbeat(t)
-	w.offered(t, fast, 4, 4)
-}
-
-func (w *world) bootID(t *testing.T) string {
-	t.Helper()
-	node, err := w.kube.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	capacity := before.Status.Capacity[fast]
+	w.offered(t, fast, capacity.Value(), capacity.Value())
+	if vfs := w.given(t, pod.Name)["fast"]; len(vfs) != 1 {
+		t.Errorf("the pod was given %q: want one VF", vfs)
 	}
-	return node.Status.NodeInfo.BootID
-}
-
-// gone deletes a deployment, and waits until no pod of it is left.
-func (w *world) gone(t *testing.T, name string, labels map[string]string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), podTime)
-	defer cancel()
-	foreground := metav1.DeletePropagationForeground
-	if err := w.kube.AppsV1().Deployments(space).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
-		t.Error(err)
-	}
-	for {
-		pods, err := w.kube.CoreV1().Pods(space).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})})
-		if err == nil && len(pods.Items) == 0 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Errorf("pods of %s are not gone within %s (%v)", name, podTime, err)
-			return
-		case <-time.After(300 * time.Millisecond):
-		}
-	}
-}
-
-// Two minutes, in which the agent is killed, too: what runs on the node does not
-// notice, and what is needed of the agent is there again before the API server is.
-func apiServerAway(t *testing.T, w *world) {
-	w.run(t, "holder", fast, 1, "env; echo that was all; exec sleep 86399")
-	w.running(t, "holder")
-	held := w.devices(t, "holder")
-	pod, err := w.kube.CoreV1().Pods(space).Get(t.Context(), "holder", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := w.sh(t, "pgrep -f '^sleep 86399'")
-
-	if err := w.plane.kill("kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	back := time.Now().Add(2 * time.Minute)
-	w.killed(t, "sluice")
-	eventually(t, nodeTime, "two minutes without an API server have passed", func(ctx context.Context) (bool, string, error) {
-		if now := w.sh(t, "pgrep -f '^sleep 86399' || true"); now != process {
-			t.Fatalf("the pod's process was %s and is now %q", process, now)
-		}
-		return time.Now().After(back), "", nil
-	})
-	w.sh(t, "pgrep -x sluice && ls /var/lib/kubelet/device-plugins/*.sock")
-	if err := w.plane.start("kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.plane.ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.heartbeat(t)
-	w.offered(t, fast, 4, 4)
-	w.untouched(t, pod)
-	w.usable(t, held, "next")
-}
-
-// The next version of the agent comes and goes under a pod that holds a VF.
-func versionsChange(t *testing.T, w *world) {
-	pod := w.holder(t, "holder", 1)
-	held := w.devices(t, "holder")
-	for _, image := range []string{nextImage, sluiceImage} {
-		patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"agent","image":%q}]}}}}`, image)
-		_, err := w.kube.AppsV1().DaemonSets(sluiceSpace).Patch(t.Context(), "sluice-agent", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, nodeTime, "the agent runs from "+image, func(ctx context.Context) (bool, string, error) {
-			pods, err := w.kube.CoreV1().Pods(sluiceSpace).List(ctx, metav1.ListOptions{LabelSelector: "app=sluice-agent"})
-			if err != nil {
-				return false, "", err
-			}
-			seen := ""
-			for i := range pods.Items {
-				p := &pods.Items[i]
-				seen += p.Name + " " + p.Spec.Containers[0].Image + ": " + w.about(ctx, p) + "\n"
-				if len(pods.Items) == 1 && p.Spec.Containers[0].Image == image && p.Status.Phase == corev1.PodRunning {
-					return true, seen, nil
-				}
-			}
-			return false, seen, nil
-		})
-		w.heartbeat(t)
-		w.offered(t, fast, 4, 4)
-		w.untouched(t, pod)
-		w.usable(t, held, "next")
-	}
+	w.nic(t, "the node's NodeNIC is Ready", good(0))
+	w.kept.end(t)
 }

@@ -33,7 +33,7 @@ func newNode(ctx context.Context, tree, root, bin, dir, nics string, kubeconfigs
 	}
 	staged := filepath.Join(dir, "staged")
 	defer os.RemoveAll(staged)
-	for _, folder := range []string{"bin", "images", "state"} {
+	for _, folder := range []string{"bin", "images", "later", "state"} {
 		if err := os.MkdirAll(filepath.Join(staged, folder), 0o755); err != nil {
 			return nil, err
 		}
@@ -52,19 +52,14 @@ func newNode(ctx context.Context, tree, root, bin, dir, nics string, kubeconfigs
 		files:      map[string]string{"/bin/busybox": busybox},
 		entrypoint: []string{"/bin/busybox", "sleep", "2147483647"},
 	}
-	sluice := image{
-		name:       sluiceImage,
-		files:      map[string]string{"/bin/sluice": filepath.Join(tree, "build/bin/sluice")},
-		entrypoint: []string{"/bin/sluice"},
-	}
-	next := sluice
-	next.name, next.files = nextImage, map[string]string{"/bin/sluice": filepath.Join(tree, "build/e2e/sluice")}
-	for name, i := range map[string]image{"tools": tools, "pause": pause, "sluice": sluice, "next": next} {
+	for name, i := range map[string]image{"tools": tools, "pause": pause} {
 		if err := i.write(filepath.Join(staged, "images", name+".tar")); err != nil {
 			return nil, err
 		}
 	}
 	copies := [][]string{
+		{"cp", filepath.Join(tree, "build/sluice-dev.oci.tar"), filepath.Join(staged, "later", "1.tar")},
+		{"cp", filepath.Join(tree, "build/e2e/sluice-next.oci.tar"), filepath.Join(staged, "later", "2.tar")},
 		{"cp", filepath.Join(bin, "kube"), filepath.Join(tree, "build/e2e/node"), filepath.Join(staged, "bin")},
 		{"ln", "-s", "kube", filepath.Join(staged, "bin/kubelet")},
 		{"ln", "-s", "kube", filepath.Join(staged, "bin/kube-proxy")},
@@ -81,6 +76,17 @@ func newNode(ctx context.Context, tree, root, bin, dir, nics string, kubeconfigs
 	}
 	return n, nil
 }
+
+// importing is a shell function that imports each image of a folder once.
+const importing = `
+import() {
+	until ctr version >/dev/null 2>&1; do sleep 0.2; done
+	for image in "$1"/*.tar; do
+		[ -e "$image" ] || continue
+		ctr -n k8s.io images import "$image" && rm "$image"
+	done
+}
+`
 
 // configure writes what lab/e2e/setup reads.
 func (n *node) configure(kubeconfigs map[string]string) error {
@@ -113,19 +119,20 @@ enforceNodeAllocatable: [pods]
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}
 imageGCHighThresholdPercent: 100
 topologyManagerPolicy: single-numa-node
-cpuManagerPolicy: static
-reservedSystemCPUs: "0"
+nodeStatusUpdateFrequency: 4s # and so it reports as often, for tests to see
 `,
 		"services/containerd": "#!/bin/bash\nexec containerd\n",
-		"services/kubelet": `#!/bin/bash
-# Images come first: a kubelet that finds none has pods wait for minutes.
-until ctr version >/dev/null 2>&1; do sleep 0.2; done
-for image in /node/images/*.tar; do
-	[ -e "$image" ] || continue
-	ctr -n k8s.io images import "$image" && rm "$image"
-done
+		// Images come first: a kubelet that finds none has pods wait for minutes.
+		"services/kubelet": "#!/bin/bash\n" + importing + `
+import /node/images
 exec /node/bin/kubelet --config=` + n.dir + `/kubelet.yaml --kubeconfig=` + n.dir + `/kubelet.kubeconfig \
 	--hostname-override=` + nodeName + ` --node-ip=` + nodeIP + ` --root-dir=/var/lib/kubelet
+`,
+		// Sluice's, which are large, come while the node becomes ready.
+		"services/images": "#!/bin/bash\n" + importing + `
+until [ -e /var/lib/kubelet/device-plugins/kubelet.sock ]; do sleep 1; done
+import /node/later
+exec sleep infinity
 `,
 		"services/kube-proxy": "#!/bin/bash\nexec /node/bin/kube-proxy --kubeconfig=" + n.dir + "/kube-proxy.kubeconfig" +
 			" --hostname-override=" + nodeName + " --proxy-mode=nftables --cluster-cidr=" + podNet +

@@ -7,99 +7,65 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const fast = "sluice.dev/fast"
-
-// TestStories tells one after the other; each leaves the cluster as it found it: the
-// node ready, the agent running, four VFs free. The first two make it so.
+// TestStories tells one after the other. They share a cluster, and pods where one
+// story can go on with those of the last: a pod with a VF stays through most of them.
+// So the first that fails is the last that is told.
 func TestStories(t *testing.T) {
 	w := begin(t.Context(), t)
-	for _, first := range []struct {
-		name string
-		tell func(*testing.T, *world)
-	}{
-		{"node is ready", nodeIsReady},
-		{"agent offers a pool", agentOffersPool},
-	} {
-		if !t.Run(first.name, func(t *testing.T) { first.tell(t, w) }) {
-			t.FailNow()
-		}
-	}
 	for _, story := range []struct {
 		name string
 		tell func(*testing.T, *world)
 	}{
-		{"pods see exactly their devices", podsSeeTheirDevices},
-		{"one pod too many waits", onePodTooMany},
+		{"node is ready", nodeIsReady},
+		{"sluice is installed from its manifest", installed},
+		{"policy to Ready", policyToReady},
+		{"pods see exactly their devices, and one too many waits", podsSeeTheirDevices},
 		{"NUMA node counts", numaNodeCounts},
 		{"kubelet is killed", kubeletKilled},
+		{"container runtime is killed", runtimeKilled},
+		{"API server is away for two minutes", apiServerAway},
 		{"agent is killed", agentKilled},
-		{"container runtime is restarted", runtimeRestarted},
-		{"agent of another version", versionsChange},
-		{"API server is away", apiServerAway},
-		{"node is started anew with pods running", nodeRestarted},
-		// From here on the agent follows a policy, not its file.
-		{"policy takes over, to Ready", policyToReady},
+		{"agent of another version, and back", versionsChange},
+		{"VF vanishes", vfVanishes},
 		{"drain waits for a budget", drainIsBlocked},
+		{"node loses its power with pods running", nodeLosesPower},
+		{"uninstalled, nothing is left", uninstalled},
 	} {
-		t.Run(story.name, func(t *testing.T) { story.tell(t, w) })
-	}
-}
-
-func nodeIsReady(t *testing.T, w *world) {
-	eventually(t, nodeTime, "the node is Ready", w.ready)
-	w.run(t, "first", "", 0, "echo hello; exec sleep 100000")
-	w.running(t, "first")
-	w.said(t, "first", "hello")
-}
-
-func agentOffersPool(t *testing.T, w *world) {
-	w.install(t)
-	w.offered(t, fast, 4, 4)
-}
-
-// devices are the VFs that a pod was given, by its environment.
-func (w *world) devices(t *testing.T, pod string) []string {
-	t.Helper()
-	for _, line := range w.said(t, pod, "that was all") {
-		if list, ok := strings.CutPrefix(line, "PCIDEVICE_SLUICE_DEV_FAST="); ok {
-			return strings.Split(list, ",")
+		if !t.Run(story.name, func(t *testing.T) { story.tell(t, w) }) {
+			w.tell(t)
+			t.FailNow()
 		}
 	}
-	return nil
 }
 
-const tellEnv = "env; echo that was all; exec sleep 100000"
+// A pod that asks for nothing is there from the first to the last.
+func nodeIsReady(t *testing.T, w *world) {
+	eventually(t, nodeTime, "the node is Ready", w.ready)
+	w.make(t, "bystander", nil)
+	w.running(t, "bystander")
+}
 
 func podsSeeTheirDevices(t *testing.T, w *world) {
-	w.run(t, "one", fast, 1, tellEnv)
-	w.run(t, "three", fast, 3, tellEnv)
-	w.run(t, "none", "", 0, tellEnv)
-	for _, name := range []string{"one", "three", "none"} {
-		w.running(t, name)
+	w.make(t, "one", asks{fast: 1})
+	w.make(t, "three", asks{fast: 3})
+	one, three := w.hold(t, "one"), w.hold(t, "three")
+	if len(one.vfs) != 1 || len(three.vfs) != 3 {
+		t.Fatalf("the pods were given %q and %q: want one VF and three", one.vfs, three.vfs)
 	}
-	one, three := w.devices(t, "one"), w.devices(t, "three")
-	if len(one) != 1 || len(three) != 3 {
-		t.Fatalf("the pods were given %q and %q: want one VF and three", one, three)
-	}
-	if none := w.devices(t, "none"); none != nil {
+	if none := w.given(t, "bystander"); len(none) > 0 {
 		t.Errorf("a pod that asked for nothing was given %q", none)
 	}
-	all := slices.Sorted(slices.Values(slices.Concat(one, three)))
+	all := slices.Sorted(slices.Values(slices.Concat(one.vfs, three.vfs)))
 	// The truth is the kernel's: the VFs of the pool's PF.
-	want := strings.Fields(w.sh(t, "for vf in /sys/bus/pci/devices/1000:00:00.0/virtfn*; do basename $(readlink $vf); done | sort | head -n 4"))
+	want := strings.Fields(w.sh(t, "for vf in /sys/bus/pci/devices/1000:00:00.0/virtfn*; do basename $(readlink $vf); done | sort"))
 	if !slices.Equal(all, want) {
-		t.Errorf("the pods hold %q together: want %q, each once", all, want)
+		t.Errorf("the pods have %q together: want %q, each once", all, want)
 	}
-}
 
-func onePodTooMany(t *testing.T, w *world) {
-	w.holder(t, "full-3", 3)
-	w.holder(t, "full-1", 1)
-	w.run(t, "more", fast, 1, tellEnv)
+	w.make(t, "more", asks{fast: 1})
 	eventually(t, podTime, "the pod waits, and says for what", func(ctx context.Context) (bool, string, error) {
 		pod, err := w.kube.CoreV1().Pods(space).Get(ctx, "more", metav1.GetOptions{})
 		if err != nil {
@@ -107,34 +73,39 @@ func onePodTooMany(t *testing.T, w *world) {
 		}
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-				return pod.Status.Phase == corev1.PodPending && strings.Contains(c.Message, "Insufficient "+fast), c.Message, nil
+				return pod.Status.Phase == corev1.PodPending && strings.Contains(c.Message, "Insufficient "+string(fast)), c.Message, nil
 			}
 		}
 		return false, string(pod.Status.Phase), nil
 	})
-	w.end(t, "full-1")
+	w.end(t, "three")
 	w.running(t, "more")
+	w.end(t, "more")
+	w.held = one
 }
 
-// The kubelet gives a pod CPUs and devices of one NUMA node or refuses it, and what
-// CPU it has to give is node 1's. So a VF of the card there fits, the other card's not.
+// The kubelet gives a pod devices of one NUMA node or refuses it, and those of fast are
+// at node 1: so of the two others a pod gets that at node 1, and who comes then none.
 func numaNodeCounts(t *testing.T, w *world) {
-	limits := func(of corev1.ResourceName) corev1.ResourceList {
-		return corev1.ResourceList{
-			of:                    *resource.NewQuantity(1, resource.DecimalSI),
-			corev1.ResourceCPU:    *resource.NewQuantity(1, resource.DecimalSI),
-			corev1.ResourceMemory: *resource.NewQuantity(32<<20, resource.BinarySI),
+	w.make(t, "near", asks{fast: 1, either: 1})
+	w.running(t, "near")
+	given := w.given(t, "near")
+	for _, of := range []string{"fast", "either"} {
+		if len(given[of]) != 1 {
+			t.Fatalf("the pod was given %q: want one of fast and one of either", given)
+		}
+		if node := w.sh(t, "cat /sys/bus/pci/devices/"+given[of][0]+"/numa_node"); node != "1" {
+			t.Errorf("%s of %s is at NUMA node %s: want 1", given[of][0], of, node)
 		}
 	}
-	w.make(t, "near", limits(fast), tellEnv)
-	w.running(t, "near")
-	w.end(t, "near")
-	w.make(t, "far", limits("sluice.dev/far"), tellEnv)
-	eventually(t, podTime, "the pod with a VF of the other NUMA node is refused", func(ctx context.Context) (bool, string, error) {
+	w.make(t, "far", asks{fast: 1, either: 1})
+	eventually(t, podTime, "a pod is refused whose VFs would be at two NUMA nodes", func(ctx context.Context) (bool, string, error) {
 		pod, err := w.kube.CoreV1().Pods(space).Get(ctx, "far", metav1.GetOptions{})
 		if err != nil {
 			return false, "", err
 		}
-		return pod.Status.Reason == "TopologyAffinityError", w.about(ctx, pod) + " " + pod.Status.Reason, nil
+		return pod.Status.Reason == "TopologyAffinityError", w.about(ctx, pod), nil
 	})
+	w.end(t, "far")
+	w.end(t, "near")
 }

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +26,7 @@ const (
 	tapName     = "node0"
 	toolsImage  = "sluice.dev/lab/tools:1"
 	pauseImage  = "sluice.dev/lab/pause:1"
-	sluiceImage = "sluice.dev/sluice:lab"
+	sluiceImage = "sluice.dev/sluice:dev"  // of make image, and of the manifest
 	nextImage   = "sluice.dev/sluice:next" // another build of it
 )
 
@@ -32,7 +35,10 @@ type world struct {
 	plane *plane
 	node  *node
 	kube  *kubernetes.Clientset
-	api   client.Client // of sluice's kinds
+	api   client.Client // of all kinds, sluice's too
+
+	held *held    // a pod with one VF; nil: there is none now
+	kept *service // one with a VF; nil before the drain
 }
 
 // begin makes the world: a tap in this network namespace, at whose other end the
@@ -124,6 +130,34 @@ func makeTap() error {
 		netlink.AddrAdd(tap, addr),
 		netlink.LinkSetUp(tap),
 	)
+}
+
+// sh runs a script on the node.
+func (w *world) sh(t *testing.T, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := w.node.sh(ctx, script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// tell says how things stand when a story has failed.
+func (w *world) tell(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pods, err := w.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Log(err)
+		pods = &corev1.PodList{}
+	}
+	for i := range pods.Items {
+		t.Logf("%s/%s: %s", pods.Items[i].Namespace, pods.Items[i].Name, w.about(ctx, &pods.Items[i]))
+	}
+	out, err := w.node.sh(ctx, "for log in /var/log/pods/sluice-system_*/*/*.log /node/log/kubelet; do echo \"== $log\"; tail -n 40 \"$log\"; done")
+	t.Logf("of the node (%v):\n%s", err, out)
 }
 
 // eventually asks again and again until done, at most for limit; what it was told

@@ -11,8 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
+
+	"sluice.dev/sluice/lab/oci"
 )
 
 // node is a guest of the lab that is a node of the cluster.
@@ -38,22 +41,24 @@ func newNode(ctx context.Context, tree, root, bin, dir, nics string, kubeconfigs
 			return nil, err
 		}
 	}
-	busybox := filepath.Join(root, "bin/busybox")
-	tools := image{
-		name:  toolsImage,
-		files: map[string]string{"/bin/busybox": busybox},
-		links: map[string]string{},
+	busybox := map[string]string{"bin/busybox": filepath.Join(root, "bin/busybox")}
+	tools := oci.Image{
+		Name: toolsImage, Arch: runtime.GOARCH, Files: busybox, Links: map[string]string{},
+		Folders: []string{"bin/", "dev/", "etc/", "proc/", "sys/", "tmp/"}, Env: []string{"PATH=/bin"},
 	}
 	for _, name := range []string{"sh", "sleep", "env", "cat", "ls", "ip", "wget", "httpd", "sync", "kill"} {
-		tools.links["/bin/"+name] = "busybox"
+		tools.Links["bin/"+name] = "busybox"
 	}
-	pause := image{
-		name:       pauseImage,
-		files:      map[string]string{"/bin/busybox": busybox},
-		entrypoint: []string{"/bin/busybox", "sleep", "2147483647"},
+	pause := oci.Image{
+		Name: pauseImage, Arch: runtime.GOARCH, Files: busybox,
+		Entrypoint: []string{"/bin/busybox", "sleep", "2147483647"},
 	}
-	for name, i := range map[string]image{"tools": tools, "pause": pause} {
-		if err := i.write(filepath.Join(staged, "images", name+".tar")); err != nil {
+	for name, i := range map[string]oci.Image{"tools": tools, "pause": pause} {
+		archive, err := i.Archive()
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(staged, "images", name+".tar"), archive, 0o644); err != nil {
 			return nil, err
 		}
 	}

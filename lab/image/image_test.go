@@ -36,6 +36,13 @@ func unpack(t *testing.T, archive []byte) map[string][]byte {
 	}
 }
 
+// descriptor says what a blob is (image-spec, descriptor.md).
+type descriptor struct {
+	Digest      string
+	Size        int
+	Annotations map[string]string
+}
+
 func decode(t *testing.T, raw []byte, v any) {
 	t.Helper()
 	if err := json.Unmarshal(raw, v); err != nil {
@@ -129,15 +136,15 @@ func TestImageIsWhatTheDockerfileSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := sluice("bin", "dev")
-	for path := range i.files {
+	for path := range i.Files {
 		if !strings.Contains(string(raw), "\nCOPY build/bin/"+path+" /"+path+"\n") {
 			t.Errorf("the Dockerfile does not copy %s", path)
 		}
 	}
-	if n := strings.Count(string(raw), "\nCOPY "); n != len(i.files) {
-		t.Errorf("the Dockerfile copies %d files: want %d", n, len(i.files))
+	if n := strings.Count(string(raw), "\nCOPY "); n != len(i.Files) {
+		t.Errorf("the Dockerfile copies %d files: want %d", n, len(i.Files))
 	}
-	for word, want := range map[string][]string{"ENTRYPOINT": i.entrypoint, "CMD": i.cmd} {
+	for word, want := range map[string][]string{"ENTRYPOINT": i.Entrypoint, "CMD": i.Cmd} {
 		_, rest, _ := strings.Cut(string(raw), "\n"+word+" ")
 		line, _, _ := strings.Cut(rest, "\n")
 		var got []string

@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+
+	"sluice.dev/sluice/lab/oci"
 )
 
 func main() {
@@ -20,20 +22,30 @@ func main() {
 	}
 }
 
+// image is a container image and what it is made of.
+type image struct {
+	oci.Image
+	version string
+}
+
 // sluice is the image that the Dockerfile describes.
 func sluice(bin, version string) image {
-	return image{
-		name:       "sluice.dev/sluice:" + version,
-		version:    version,
-		files:      map[string]string{"sluice": bin + "/sluice", "sluice-cni": bin + "/sluice-cni"},
-		entrypoint: []string{"/sluice"},
-		cmd:        []string{"agent", "-f", "/etc/sluice/node.yaml"},
-	}
+	return image{version: version, Image: oci.Image{
+		Name:       "sluice.dev/sluice:" + version,
+		Files:      map[string]string{"sluice": bin + "/sluice", "sluice-cni": bin + "/sluice-cni"},
+		Entrypoint: []string{"/sluice"},
+		Cmd:        []string{"agent", "-f", "/etc/sluice/node.yaml"},
+		Labels:     map[string]string{"org.opencontainers.image.version": version},
+	}}
 }
 
 func run(bin, version, out string) error {
 	i := sluice(bin, version)
-	archive, err := i.archive()
+	var err error
+	if i.Arch, err = i.architecture(); err != nil {
+		return err
+	}
+	archive, err := i.Archive()
 	if err != nil {
 		return err
 	}

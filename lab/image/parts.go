@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"debug/buildinfo"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -22,7 +23,7 @@ type component struct {
 // in a CycloneDX document.
 func (i image) parts() ([]byte, error) {
 	all := map[component]bool{}
-	for _, path := range i.files {
+	for _, path := range i.Files {
 		info, err := buildinfo.ReadFile(path)
 		if err != nil {
 			return nil, err
@@ -40,6 +41,27 @@ func (i image) parts() ([]byte, error) {
 		"metadata":   map[string]any{"component": component{Type: "container", Name: "sluice.dev/sluice", Version: i.version}},
 		"components": components,
 	}, "", "  ")
+}
+
+// architecture is the one that all programs are for.
+func (i image) architecture() (string, error) {
+	all := map[string]bool{}
+	for _, path := range i.Files {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		for _, s := range info.Settings {
+			if s.Key == "GOARCH" {
+				all[s.Value] = true
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(all))
+	if len(names) != 1 {
+		return "", fmt.Errorf("the programs are for %q: want one architecture", names)
+	}
+	return names[0], nil
 }
 
 func moduleOf(m *debug.Module) component {

@@ -99,8 +99,8 @@ func runtimeKilled(t *testing.T, w *world) {
 	w.killed(t, runtimeLine)
 	w.heartbeat(t)
 	w.offered(t, fast, 4, 4)
-	w.untouched(t, h)
 	w.usable(t, h, 4)
+	w.untouched(t, h)
 }
 
 // Two minutes, in which the agent is killed, too. The new one has heard of no policy,

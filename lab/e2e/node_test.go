@@ -104,7 +104,13 @@ func (n *node) configure(kubeconfigs map[string]string) error {
 		"pods.conflist": `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
 			"type": "bridge", "bridge": "pods0", "isGateway": true,
 			"ipam": {"type": "host-local", "dataDir": "/var/lib/cni", "ranges": [[{"subnet": "` + podNet + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`,
+		// A runtime that starts again ends what does not answer in time.
 		"containerd.toml": `version = 2
+[timeouts]
+  "io.containerd.timeout.shim.cleanup" = "2m"
+  "io.containerd.timeout.shim.load" = "2m"
+  "io.containerd.timeout.shim.shutdown" = "2m"
+  "io.containerd.timeout.task.state" = "2m"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "` + pauseImage + `"
   disable_apparmor = true

@@ -364,3 +364,16 @@ func TestPaused(t *testing.T) {
 		}
 	}
 }
+
+// A node that has just joined has no NodeNIC yet: nothing is to be done there, and
+// nothing is asked of what is not there.
+func TestNodeWithoutANodeNIC(t *testing.T) {
+	n := Node{Name: "new", Ready: true, Labels: map[string]string{"a": "yes"}}
+	if n.Drains() {
+		t.Error("it drains")
+	}
+	turns := Turns([]v1alpha1.NICPolicy{of("p", "a", nil)}, []Node{n})
+	if m := Next(n, turns["new"]); m.Act != Nothing {
+		t.Errorf("the next move is %+v: want none", m)
+	}
+}

@@ -85,8 +85,7 @@ func (n Node) unavailable() bool {
 // Drains says that the node's plan takes devices from pods, and may begin when they
 // have gone.
 func (n Node) Drains() bool {
-	p := n.NIC.Status.Plan
-	return n.phase() == goes && n.waits() && p.Impact == plan.Drain.String()
+	return n.phase() == goes && n.waits() && n.NIC.Status.Plan.Impact == plan.Drain.String()
 }
 
 // leavers are the pods that hold what the plan takes, and are still there.

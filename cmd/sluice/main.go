@@ -93,6 +93,7 @@ func newRoot(o *options) *cobra.Command {
 		agentCommand(o),
 		controllerCommand(),
 		flowsCommand(o),
+		whyCommand(o),
 		convertCommand(o),
 		installCNICommand(o),
 		uninstallCNICommand(o),

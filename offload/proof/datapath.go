@@ -35,7 +35,12 @@ type Datapath struct{ RunDir string }
 // Flows lists the flows that are only in the kernel's openvswitch module. The
 // text that they come in is no interface of Open vSwitch's; lines that are not
 // understood are an error, so that none is lost unseen.
-func (d Datapath) Flows(ctx context.Context) ([]Flow, error) {
+func (d Datapath) Flows(ctx context.Context) ([]Flow, error) { return d.list(ctx, "type=ovs") }
+
+// All lists the flows of every layer, in the same way.
+func (d Datapath) All(ctx context.Context) ([]Flow, error) { return d.list(ctx) }
+
+func (d Datapath) list(ctx context.Context, which ...string) ([]Flow, error) {
 	socket, err := unixctl.Socket(d.RunDir, "ovs-vswitchd")
 	if err != nil {
 		return nil, err
@@ -49,7 +54,7 @@ func (d Datapath) Flows(ctx context.Context) ([]Flow, error) {
 		if name = strings.TrimSpace(name); !strings.HasPrefix(name, "system@") {
 			continue // of userspace, where representors are not
 		}
-		out, err := unixctl.Call(ctx, socket, "dpctl/dump-flows", "-m", "--names", name, "type=ovs")
+		out, err := unixctl.Call(ctx, socket, "dpctl/dump-flows", append([]string{"-m", "--names", name}, which...)...)
 		if err != nil {
 			return nil, err
 		}

@@ -41,20 +41,19 @@ func (r Reader) Port(ctx context.Context, netdev string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	p, err := byName(state, netdev)
+	links, err := r.Machine.Links.Links(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	if p == nil {
-		if p, err = r.other(ctx, state, netdev); err != nil {
-			return Report{}, err
-		}
+	p, err := Find(state, links, netdev)
+	if err != nil {
+		return Report{}, err
 	}
 	flows, err := r.flows(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	return r.read(ctx, *p, flows)
+	return r.read(ctx, p, flows)
 }
 
 // Netns reports on each VF whose netdev is in the network namespace at path, a
@@ -82,7 +81,11 @@ func (r Reader) All(ctx context.Context) ([]Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ports []Port
+	return r.each(ctx, Representors(state))
+}
+
+// Representors are the ports of all VFs.
+func Representors(state nic.State) (ports []Port) {
 	for _, pf := range state.PFs {
 		for _, vf := range pf.VFs {
 			if vf.Rep.Exists() {
@@ -90,7 +93,7 @@ func (r Reader) All(ctx context.Context) ([]Report, error) {
 			}
 		}
 	}
-	return r.each(ctx, ports)
+	return ports
 }
 
 func (r Reader) each(ctx context.Context, ports []Port) ([]Report, error) {
@@ -147,6 +150,20 @@ func (r Reader) flows(ctx context.Context) (map[string][]Flow, error) {
 	return byPort, nil
 }
 
+// Find finds the port of that name among the host's netdevs. None is fs.ErrNotExist,
+// and the error names the representors there are; a VF's own netdev is refused with
+// the name of its representor.
+func Find(s nic.State, links []host.Link, netdev string) (Port, error) {
+	p, err := byName(s, netdev)
+	switch {
+	case err != nil:
+		return Port{}, err
+	case p != nil:
+		return *p, nil
+	}
+	return other(s, links, netdev)
+}
+
 // byName finds a representor by its netdev's name; nil when it is none.
 func byName(s nic.State, netdev string) (*Port, error) {
 	for _, pf := range s.PFs {
@@ -167,30 +184,22 @@ func byName(s nic.State, netdev string) (*Port, error) {
 }
 
 // other finds a netdev that is no representor.
-func (r Reader) other(ctx context.Context, s nic.State, netdev string) (*Port, error) {
-	links, err := r.Machine.Links.Links(ctx)
-	if err != nil {
-		return nil, err
-	}
+func other(s nic.State, links []host.Link, netdev string) (Port, error) {
 	for _, l := range links {
 		if l.Name == netdev {
-			return &Port{Netdev: l.Name, Ifindex: l.Ifindex}, nil
+			return Port{Netdev: l.Name, Ifindex: l.Ifindex}, nil
 		}
 	}
 	var reps []string
-	for _, pf := range s.PFs {
-		for _, vf := range pf.VFs {
-			if vf.Rep.Exists() {
-				reps = append(reps, vf.Rep.Netdev.Name)
-			}
-		}
+	for _, p := range Representors(s) {
+		reps = append(reps, p.Netdev)
 	}
 	there := "there is no representor"
 	if len(reps) > 0 {
 		slices.Sort(reps)
 		there = "the representors are " + strings.Join(reps, ", ")
 	}
-	return nil, fmt.Errorf("netdev %q: %w; %s", netdev, fs.ErrNotExist, there)
+	return Port{}, fmt.Errorf("netdev %q: %w; %s", netdev, fs.ErrNotExist, there)
 }
 
 func representor(id nic.VFID, vf nic.VF) *Port {

@@ -18,8 +18,7 @@ type Facts struct {
 	Recirculates     *bool
 	RecirculatesFrom string
 
-	// Full says that a card's room for rules or conntrack zones is used up.
-	Zones int // conntrack zones in use on the node; 0 also when not counted
+	Zones int // conntrack zones that rules of tc use
 }
 
 // Port is where the flows come in.
@@ -80,7 +79,6 @@ type Switch struct {
 	HWOffload bool   // other_config:hw-offload
 	TCPolicy  string // none, skip_sw, skip_hw
 	Offloads  *bool  // what the daemon does; nil: it does not say (before 3.7)
-	Bridges   map[string][]string
 }
 
 // Way is how the host gets to the other end of a tunnel.

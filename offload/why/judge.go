@@ -8,20 +8,17 @@ import (
 	"sluice.dev/sluice/pkg/tc"
 )
 
+// mostZones: mlx5 carries a zone in a register of eight bits (en/tc_ct.h,
+// ESW_ZONE_ID_BITS), of which 0 is none.
+const mostZones = 255
+
 // Judge makes the report of a port.
 func Judge(f Facts) Report {
 	r := Report{Port: f.Port, Flows: make([]Verdict, 0, len(f.Flows)), Reasons: f.general()}
 	for i := range f.Flows {
-		v := f.verdict(&f.Flows[i], nil)
-		r.Flows = append(r.Flows, v)
-		if !v.Goes {
-			r.Hardware, r.Software = r.Hardware.Plus(v.Hardware), r.Software.Plus(v.Software)
-		}
+		r.Flows = append(r.Flows, f.verdict(&f.Flows[i], nil))
 	}
-	if all := r.Hardware.Packets + r.Software.Packets; all > 0 {
-		share := float64(r.Hardware.Packets) / float64(all)
-		r.Share = &share
-	}
+	r.sum()
 	slices.SortStableFunc(r.Flows, func(a, b Verdict) int { return a.Where.rank() - b.Where.rank() })
 	return r
 }
@@ -64,6 +61,12 @@ func (flow *Flow) place() Where {
 func (f Facts) general() (out []Reason) {
 	if r := f.switchOff(); r != nil {
 		out = append(out, *r)
+	}
+	if f.Zones > mostZones {
+		out = append(out, Reason{
+			Class: Limit, What: fmt.Sprintf("rules use %d conntrack zones, and mlx5 tells %d apart", f.Zones, mostZones), From: "the datapath's flows",
+			Change: "fewer zones: OVN has one for each logical port and router (NB_Global options:use_common_zone for routers), or stateless ACLs",
+		})
 	}
 	port, known := f.Netdevs[f.Port.Netdev]
 	if !known {

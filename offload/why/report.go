@@ -97,6 +97,32 @@ type Report struct {
 	Share    *float64   `json:"share,omitempty"`
 }
 
+// Only is the report with those flows alone that keep says, and what they sum up to.
+func (r Report) Only(keep func(Verdict) bool) Report {
+	all := r.Flows
+	r.Flows = make([]Verdict, 0, len(all))
+	for _, v := range all {
+		if keep(v) {
+			r.Flows = append(r.Flows, v)
+		}
+	}
+	r.sum()
+	return r
+}
+
+func (r *Report) sum() {
+	r.Hardware, r.Software, r.Share = tc.Counter{}, tc.Counter{}, nil
+	for _, v := range r.Flows {
+		if !v.Goes {
+			r.Hardware, r.Software = r.Hardware.Plus(v.Hardware), r.Software.Plus(v.Software)
+		}
+	}
+	if all := r.Hardware.Packets + r.Software.Packets; all > 0 {
+		share := float64(r.Hardware.Packets) / float64(all)
+		r.Share = &share
+	}
+}
+
 // Count is how many flows run in a place.
 func (r Report) Count(w Where) (n int) {
 	for _, v := range r.Flows {

@@ -81,7 +81,6 @@ func fields(match string) map[string]string {
 var (
 	recirc    = regexp.MustCompile(`\brecirc\(([^)]+)\)`)
 	tunnelDst = regexp.MustCompile(`\btunnel\([^()]*?\b(?:ipv6_)?dst=([0-9a-fA-F.:]+)`)
-	zone      = regexp.MustCompile(`\bzone=(\d+)`)
 )
 
 // goesTo are the recirculation ids at which a flow's packets come again.

@@ -60,7 +60,7 @@ no packet can meet and that is removed at once; --ask=false leaves that out.`,
 
 // why looks at what is called by name, or with none at everything.
 func (n *node) why(ctx context.Context, ask bool, name ...string) ([]why.Report, error) {
-	begin, err := n.look(ctx)
+	begin, err := n.around(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +81,9 @@ func (n *node) why(ctx context.Context, ask bool, name ...string) ([]why.Report,
 	return r.At(ctx, begin, name[0])
 }
 
-// look reads what a look at flows begins with. A switch that does not run is what the
+// around reads what a look at flows begins with. A switch that does not run is what the
 // report tells of, no error.
-func (n *node) look(ctx context.Context) (look.Node, error) {
+func (n *node) around(ctx context.Context) (look.Node, error) {
 	state, err := n.observe(ctx)
 	if err != nil {
 		return look.Node{}, err

@@ -269,6 +269,9 @@ func (f Facts) refused(port Netdev, flow *Flow, v tc.Verdict, guesses []Reason) 
 		return guesses
 	}
 	class, change := wordsOf(v.Text)
+	if class == Action && len(Ends([]Flow{*flow})) > 0 && strings.Contains(v.Text, "offload action") {
+		class, change = Tunnel, "see what the driver offers: sluice observe --capabilities, geneve and vxlan" // the action is tunnel_key
+	}
 	said := Reason{Class: class, What: "the driver says: " + v.Text, From: "offered again", Change: change}
 	// What was read of ports explains the driver's words where it is of their class.
 	for i, g := range guesses {

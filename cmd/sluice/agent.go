@@ -35,6 +35,8 @@ type agentRun struct {
 	infos, specs string // folders of device information and CDI specs
 	ovsdb        string // endpoint of the Open vSwitch that is swept; "" none
 
+	flows time.Duration // how often flows are looked at; 0 never
+
 	doors  doors
 	health string // address of /healthz and /readyz
 	meters *meters
@@ -81,8 +83,8 @@ state folder, and is what the node is kept as while the API server is away.`,
 				if sriov.file != "" {
 					sriov.log, a.sriov = a.log, sriov
 				}
-				if o.sim != "" { // its devices are none for others to read of, nor in a bridge
-					a.ovsdb = ""
+				if o.sim != "" { // its devices are none for others to read of, nor in a bridge, and it has no flows
+					a.ovsdb, a.flows = "", 0
 					a.infos, a.specs = filepath.Join(n.dir, "devinfo"), filepath.Join(n.dir, "cdi")
 				}
 				if name != "" && a.file != "" {
@@ -107,6 +109,7 @@ state folder, and is what the node is kept as while the API server is away.`,
 	f.StringVar(&a.infos, "devinfo-dir", deviceplugin.DefaultDeviceInfo, "folder where CNI plugins look for what they were given")
 	f.StringVar(&a.specs, "cdi-dir", deviceplugin.DefaultCDI, "folder where container runtimes look for CDI specs")
 	f.DurationVar(&a.every, "every", agent.Every, "how often the machine is looked at when nothing tells of a change")
+	f.DurationVar(&a.flows, "flows-every", 30*time.Second, "how often it is looked where the pods' flows run, where Open vSwitch does; 0 for never")
 	f.StringVar(&a.health, "health-address", "0", "where /healthz and /readyz answer, for example 127.0.0.1:9109; 0 for nowhere")
 	a.doors.bind(f)
 	tell.bind(f)
@@ -116,6 +119,9 @@ state folder, and is what the node is kept as while the API server is away.`,
 func (a *agentRun) run(ctx context.Context) error {
 	if a.every <= 0 {
 		return status{exitUsage, fmt.Errorf("--every %s: want more than nothing", a.every)}
+	}
+	if a.flows < 0 || a.flows > 0 && a.flows < time.Second {
+		return status{exitUsage, fmt.Errorf("--flows-every %s: want a second or more, or 0 for never", a.flows)}
 	}
 	if a.sriov != nil {
 		if _, err := a.sriov.read(); err != nil {
@@ -154,6 +160,7 @@ func (a *agentRun) run(ctx context.Context) error {
 	if a.cluster != nil {
 		defer a.cluster.start(ctx, o)()
 	}
+	defer a.watchFlows(ctx)()
 	for {
 		next := a.keepUntil(ctx, w, changes, o)
 		if next == nil {
@@ -164,6 +171,16 @@ func (a *agentRun) run(ctx context.Context) error {
 			a.fault(faultPools, "the pools stay as they were offered", "error", err)
 		}
 	}
+}
+
+// watchFlows looks at the pods' flows until ctx ends; what it returns waits for that.
+func (a *agentRun) watchFlows(ctx context.Context) (wait func()) {
+	var looking sync.WaitGroup
+	if a.flows > 0 {
+		f := &flowWatch{node: a.node, every: a.flows, log: a.log, meter: a.meters.offload}
+		looking.Go(func() { f.run(ctx) })
+	}
+	return looking.Wait
 }
 
 // changes tells of the machine's changes; a machine that cannot tell is looked at

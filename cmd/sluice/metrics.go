@@ -27,6 +27,7 @@ type meters struct {
 	allocationTime          *prometheus.HistogramVec
 	inventory               *inventoryMeter
 	pools                   *poolMeter
+	offload                 *offloadMeter
 }
 
 // The kinds of faults, of sluice_errors_total.
@@ -64,10 +65,11 @@ func newMeters() *meters {
 			0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
 		inventory: newInventoryMeter(),
 		pools:     newPoolMeter(),
+		offload:   newOffloadMeter(),
 	}
 	m.registry.MustRegister(
 		buildMeter(), m.looks, m.faults, m.runs, m.runTime, m.state, m.steps, m.stepErrors, m.backs, m.drifts, m.missing, m.mends,
-		m.allocations, m.allocationTime, m.inventory, m.pools,
+		m.allocations, m.allocationTime, m.inventory, m.pools, m.offload,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	// What a rate is asked of is there from the start.

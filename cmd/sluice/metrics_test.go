@@ -17,9 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice.dev/sluice/deviceplugin"
+	"sluice.dev/sluice/offload/why"
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/tc"
 )
 
 // busy is an agent's meters after one of each thing that they count.
@@ -36,6 +38,9 @@ func busy() *meters {
 	up.Uplink = nic.Netdev{Name: "p0", Carrier: true}
 	m.looked(nic.State{PFs: []nic.PF{up, {Driver: "ice", Eswitch: nic.Legacy}}}, nil)
 	m.looked(nic.State{}, errors.New("no"))
+	m.offload.see([]portCount{fromPod(1000, 400)})
+	m.offload.see([]portCount{fromPod(2000, 500)})
+	m.offload.fell(2)
 	m.event(apply.Event{Kind: apply.EventPlanned})
 	m.event(apply.Event{Kind: apply.EventFailed, Err: fmt.Errorf("set: %w", host.ErrBusy)})
 	m.event(apply.Event{Kind: apply.EventBack})
@@ -45,6 +50,14 @@ func busy() *meters {
 	m.allocated("sluice.dev/fast", 2*time.Millisecond, nil)
 	m.allocated("sluice.dev/fast", 2*time.Millisecond, errors.New("no"))
 	return m
+}
+
+// fromPod is a pod's port with so many packets in all, and by the host.
+func fromPod(all, host uint64) portCount {
+	return portCount{
+		report: why.Report{Port: why.Port{Netdev: "rep0", Ifindex: 7, Pod: "shop/web-0", Interface: "net1"}, Flows: []why.Verdict{{Where: why.Hardware}, {Where: why.Datapath}}},
+		link:   tc.Link{RX: tc.Counter{Packets: all}, CPU: &tc.Directions{RX: tc.Counter{Packets: host}}},
+	}
 }
 
 // freeAddress is one of loopback that nobody listens at.
@@ -89,6 +102,12 @@ func TestMetrics(t *testing.T) {
 		`sluice_rollbacks_total 1`, `sluice_runs_total{outcome="rolled back"} 1`,
 		`sluice_run_duration_seconds_sum{outcome="rolled back"} 2`,
 		`sluice_plan_state{state="rolled back"} 1`, `sluice_plan_state{state="running"} 0`,
+		`sluice_port_offload_ratio{interface="net1",namespace="shop",pod="web-0"} 0.9`,
+		`sluice_port_offload_packets_total{by="nic",interface="net1",namespace="shop",pod="web-0"} 1500`,
+		`sluice_port_offload_packets_total{by="host",interface="net1",namespace="shop",pod="web-0"} 500`,
+		`sluice_port_offload_flows{interface="net1",namespace="shop",pod="web-0",where="hardware"} 1`,
+		`sluice_port_offload_flows{interface="net1",namespace="shop",pod="web-0",where="userspace"} 0`,
+		`sluice_port_offload_falls_total 2`,
 		`sluice_drifts_total 1`, `sluice_drift_steps 3`,
 		`sluice_errors_total{kind="observe"} 1`, `sluice_errors_total{kind="run"} 1`, `sluice_errors_total{kind="api"} 0`,
 		`sluice_pool_devices{resource="sluice.dev/fast"} 3`,

@@ -15,6 +15,7 @@ import (
 	"sluice.dev/sluice/offload/proof"
 	"sluice.dev/sluice/offload/why"
 	"sluice.dev/sluice/offload/why/look"
+	"sluice.dev/sluice/pkg/capability"
 	"sluice.dev/sluice/pkg/capability/probe"
 	"sluice.dev/sluice/pkg/netlink"
 	"sluice.dev/sluice/pkg/ovsdb"
@@ -60,7 +61,7 @@ no packet can meet and that is removed at once; --ask=false leaves that out.`,
 
 // why looks at what is called by name, or with none at everything.
 func (n *node) why(ctx context.Context, ask bool, name ...string) ([]why.Report, error) {
-	begin, err := n.around(ctx)
+	begin, err := n.around(ctx, probe.Reader{}.Kernel())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (n *node) why(ctx context.Context, ask bool, name ...string) ([]why.Report,
 
 // around reads what a look at flows begins with. A switch that does not run is what the
 // report tells of, no error.
-func (n *node) around(ctx context.Context) (look.Node, error) {
+func (n *node) around(ctx context.Context, kernel capability.Kernel) (look.Node, error) {
 	state, err := n.observe(ctx)
 	if err != nil {
 		return look.Node{}, err
@@ -102,18 +103,18 @@ func (n *node) around(ctx context.Context) (look.Node, error) {
 			records = append(records, f.Record)
 		}
 	}
-	out := look.Node{State: state, Links: links, Records: records, Capabilities: probe.Reader{}.Read(ctx, state)}
-	if out.Capabilities.Switch.Error == "" {
-		c, err := ovsdb.Connect(ctx, "")
-		if err != nil {
-			return look.Node{}, err
-		}
-		defer c.Close()
-		if out.Bridges, err = look.ReadBridges(ctx, c); err != nil {
-			return look.Node{}, err
-		}
+	out := look.Node{State: state, Links: links, Records: records}
+	out.Capabilities = capability.Facts{Kernel: kernel, Switch: probe.Reader{}.Switch(ctx)}
+	if out.Capabilities.Switch.Error != "" {
+		return out, nil
 	}
-	return out, nil
+	c, err := ovsdb.Connect(ctx, "")
+	if err != nil {
+		return look.Node{}, err
+	}
+	defer c.Close()
+	out.Bridges, err = look.ReadBridges(ctx, c)
+	return out, err
 }
 
 // whyTable prints each port with its flows, and below one that is not in hardware the

@@ -24,6 +24,7 @@ type Facts struct {
 // Port is where the flows come in.
 type Port struct {
 	Netdev    string    `json:"netdev"`
+	Ifindex   int       `json:"ifindex"`
 	VF        *nic.VFID `json:"vf,omitempty"`        // whose representor it is
 	Address   string    `json:"address,omitempty"`   // of the VF, PCI
 	Pod       string    `json:"pod,omitempty"`       // NAMESPACE/NAME, by our record

@@ -66,7 +66,9 @@ type kernel struct {
 	asked  int
 }
 
-func (k *kernel) Ingress(_ context.Context, ifindex int) ([]tc.Rule, error) { return k.rules[ifindex], nil }
+func (k *kernel) Ingress(_ context.Context, ifindex int) ([]tc.Rule, error) {
+	return k.rules[ifindex], nil
+}
 
 func (k *kernel) Offer(_ context.Context, r tc.Rule) (tc.Verdict, error) {
 	k.asked++

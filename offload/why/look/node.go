@@ -187,7 +187,7 @@ func (n Node) port(r *record.Record) (proof.Port, bool) {
 
 // named is the port as reports have it, with whose it is by our records.
 func (n Node) named(p proof.Port) why.Port {
-	out := why.Port{Netdev: p.Netdev, VF: p.VF, Address: p.Address}
+	out := why.Port{Netdev: p.Netdev, Ifindex: p.Ifindex, VF: p.VF, Address: p.Address}
 	for _, r := range n.Records {
 		if r.VF == p.Address && p.Address != "" {
 			out.Interface = r.IfName

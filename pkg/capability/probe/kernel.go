@@ -20,7 +20,8 @@ import (
 // a third of a megabyte.
 const largest = 16 << 20
 
-func (r Reader) kernel() capability.Kernel {
+// Kernel reads what the kernel is, which no boot changes.
+func (r Reader) Kernel() capability.Kernel {
 	k := capability.Kernel{Release: r.line("/proc/sys/kernel/osrelease")}
 	for _, file := range configs(k.Release) {
 		options, err := r.config(file)

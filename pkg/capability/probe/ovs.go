@@ -14,7 +14,8 @@ import (
 // patience bounds what is asked of Open vSwitch: a report waits for nobody long.
 const patience = 10 * time.Second
 
-func (r Reader) openVSwitch(ctx context.Context) capability.Switch {
+// Switch asks Open vSwitch's database and daemon, ten seconds at most.
+func (r Reader) Switch(ctx context.Context) capability.Switch {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	s := capability.Switch{Endpoint: r.Endpoint}

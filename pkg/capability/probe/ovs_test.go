@@ -90,7 +90,7 @@ func TestOpenVSwitch(t *testing.T) {
 			}
 			r := Reader{Root: t.TempDir(), Endpoint: o.Endpoint, RunDir: serveDaemon(t, tt.answers)}
 			tt.want.Endpoint = o.Endpoint
-			if d := cmp.Diff(tt.want, r.openVSwitch(t.Context())); d != "" {
+			if d := cmp.Diff(tt.want, r.Switch(t.Context())); d != "" {
 				t.Error(d)
 			}
 		})
@@ -111,11 +111,11 @@ func TestRealOpenVSwitch(t *testing.T) {
 // Half an Open vSwitch: the database answers, and nobody works on it; or neither.
 func TestOpenVSwitchAway(t *testing.T) {
 	o := ovsdbtest.InProcess(t)
-	got := Reader{Endpoint: o.Endpoint, RunDir: t.TempDir()}.openVSwitch(t.Context())
+	got := Reader{Endpoint: o.Endpoint, RunDir: t.TempDir()}.Switch(t.Context())
 	if got.Error != "" || !strings.Contains(got.DaemonError, "ovs-vswitchd") {
 		t.Errorf("%+v", got)
 	}
-	got = Reader{Endpoint: "unix:/nowhere/db.sock", RunDir: t.TempDir()}.openVSwitch(t.Context())
+	got = Reader{Endpoint: "unix:/nowhere/db.sock", RunDir: t.TempDir()}.Switch(t.Context())
 	if !strings.Contains(got.Error, "/nowhere/db.sock") || got.DaemonError == "" {
 		t.Errorf("%+v", got)
 	}

@@ -210,7 +210,7 @@ func TestWhereTheOptionsAreRead(t *testing.T) {
 			for file, text := range tt.files {
 				tr.file(file, text)
 			}
-			k := tr.reader().kernel()
+			k := tr.reader().Kernel()
 			if k.Config != tt.config || len(k.NotRead) != tt.notRead {
 				t.Errorf("read from %q, not from %q; want %q and %d", k.Config, k.NotRead, tt.config, tt.notRead)
 			}

@@ -28,8 +28,8 @@ type Rules interface {
 // Read reads the facts; state is what was observed of the NICs.
 func (r Reader) Read(ctx context.Context, state nic.State) capability.Facts {
 	f := capability.Facts{
-		Kernel: r.kernel(),
-		Switch: r.openVSwitch(ctx),
+		Kernel: r.Kernel(),
+		Switch: r.Switch(ctx),
 		RDMA:   r.rdma(),
 		IOMMU:  r.iommu(),
 		PFs:    capability.PFsOf(state),

@@ -72,7 +72,7 @@ func TestManifestIsTakenByTheAPIServer(t *testing.T) {
 			}
 		}
 	}
-	if kinds["DaemonSet"] != 2 || kinds["Deployment"] != 2 || kinds["CustomResourceDefinition"] != 4 {
+	if kinds["DaemonSet"] != 2 || kinds["Deployment"] != 2 || kinds["CustomResourceDefinition"] != 6 {
 		t.Errorf("objects: %v", kinds)
 	}
 }

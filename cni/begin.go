@@ -35,18 +35,19 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	if err != nil {
 		return nil, err
 	}
-	id, vf, err := attachable(st, c.VF)
+	id, vf, err := attachable(st, c)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.unused(ctx, vf); err != nil {
 		return nil, err
 	}
-	if err := podReady(ctx, pod, c.VF, args); err != nil {
+	if err := podReady(ctx, pod, []string{c.VF, id.PF.Name}, args); err != nil {
 		return nil, err
 	}
 	r := newRecord(c, args, pod.ID(), id, vf)
 	r.Boot = p.Host.Boot
+	r.Before.Settings = had(vf.Settings, c.settings(st.PF(id.PF).Eswitch))
 	if r.RDMA, err = p.movable(ctx, st.RDMA.Mode, vf); err != nil {
 		return nil, err
 	}
@@ -56,12 +57,16 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 			return nil, err
 		}
 	}
-	if err := j.bridgeReady(ctx); err != nil {
-		return nil, err
+	if c.Bridge != "" {
+		if err := j.bridgeReady(ctx); err != nil {
+			return nil, err
+		}
 	}
-	j.want.MAC, j.want.MTU, j.want.Port = c.MAC, c.MTU, port(c, j.rec, vf.Netdev.MAC)
+	j.seek(c, st.PF(id.PF).Eswitch, vf.Netdev.MAC)
 	j.look(st)
-	j.stale &^= aspectPort // bridgeReady has seen that there is none
+	if c.Bridge != "" {
+		j.stale &^= aspectPort // bridgeReady has seen that there is none
+	}
 	saved := p.span("record", "begin")
 	if err := store.Save(j.rec); err != nil {
 		return nil, coded(types.ErrIOFailure, "record the attachment of VF %s: %w", c.VF, err)
@@ -71,11 +76,20 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	return j, nil
 }
 
+// seek makes j's goal what the configuration wants of a VF whose PF is in that mode.
+func (j *job) seek(c Config, mode nic.Eswitch, mac nic.MAC) {
+	j.want.MAC, j.want.MTU, j.want.Settings = c.MAC, c.MTU, c.settings(mode)
+	j.want.Port = offload.Port{}
+	if c.Bridge != "" {
+		j.want.Port = port(c, j.rec, mac)
+	}
+}
+
 func newRecord(c Config, args *skel.CmdArgs, netnsID string, id nic.VFID, vf *nic.VF) *record.Record {
 	return &record.Record{
 		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName,
 		Netns: args.Netns, NetnsID: netnsID, Pod: c.Pod,
-		VF: c.VF, PF: id.PF, Index: id.Index, Representor: vf.Rep.Netdev.Name,
+		VF: c.VF, PF: id.PF, Index: id.Index, Userspace: userspace(vf), Representor: vf.Rep.Netdev.Name,
 		Bridge: c.Bridge, OVSDB: c.OVSDB,
 		Network: c.Name, Config: c.Raw, Args: c.Args, Path: args.Path, IPAM: c.IPAM,
 		Before: record.Before{
@@ -85,11 +99,20 @@ func newRecord(c Config, args *skel.CmdArgs, netnsID string, id nic.VFID, vf *ni
 	}
 }
 
+// had is what a VF has of the settings that are wanted.
+func had(have, want nic.Settings) nic.Settings {
+	var out nic.Settings
+	for name := range want {
+		out = out.With(name, have[name])
+	}
+	return out
+}
+
 // movable lists the RDMA devices that have to go where the VF goes: in exclusive
 // mode those of the VF itself. Soft ones on its netdev cannot move, and end when it
 // does.
 func (p *Plugin) movable(ctx context.Context, mode nic.RDMAMode, vf *nic.VF) ([]string, error) {
-	if mode != nic.RDMAExclusive || len(vf.RDMA) == 0 {
+	if mode != nic.RDMAExclusive || len(vf.RDMA) == 0 || userspace(vf) {
 		return nil, nil
 	}
 	all, err := p.Host.RDMA.Devices(ctx)
@@ -116,30 +139,67 @@ func (p *Plugin) open(ctx context.Context, path string) (host.NetnsLinks, error)
 	return pod, nil
 }
 
-// attachable finds the VF at a PCI address and says what is wrong with it.
-func attachable(st nic.State, address string) (nic.VFID, *nic.VF, error) {
-	id, vf := st.VFAt(address)
+// attachable finds the VF of a configuration and says what is wrong with it.
+func attachable(st nic.State, c Config) (nic.VFID, *nic.VF, error) {
+	id, vf := st.VFAt(c.VF)
 	if vf == nil {
-		return id, nil, noVF(st, address)
+		return id, nil, noVF(st, c.VF)
 	}
 	bad := func(format string, args ...any) (nic.VFID, *nic.VF, error) {
-		return id, nil, coded(ErrNode, "VF %s (%s) "+format, append([]any{address, id}, args...)...)
+		return id, nil, coded(ErrNode, "VF %s (%s) "+format, append([]any{c.VF, id}, args...)...)
 	}
-	switch pf := st.PF(id.PF); {
-	case pf.Eswitch == "":
-		return bad("is on a PF without an eswitch: want a NIC that can do switchdev")
-	case pf.Eswitch != nic.Switchdev:
-		return bad("is on a PF with its eswitch in %s mode, so it has no representor: want switchdev (eswitch: switchdev in the node's NodeNIC, sluice apply)", pf.Eswitch)
+	pf := st.PF(id.PF)
+	if err := fits(c, pf, vf); err != nil {
+		return id, nil, err
+	}
+	switch {
 	case vf.Away:
 		return bad("has its netdev in another network namespace, and sluice has no record of it: want it back in the host's")
-	case vf.Driver == "":
-		return bad("is bound to no driver: want the kernel's network driver on it")
-	case !vf.Netdev.Exists():
-		return bad("has no netdev with driver %s: want the kernel's network driver on it", vf.Driver)
-	case !vf.Rep.Exists():
+	case c.Bridge != "" && !vf.Rep.Exists():
 		return bad("has no representor netdev: want devlink port %s/%d with one (devlink port show)", id.PF, vf.Rep.Port)
+	case vf.Settings[nic.VDPA] == "virtio":
+		return bad("has a vDPA device that virtio drives on the host: want vhost, for a program, or none")
+	case userspace(vf):
+	case vf.Driver == "":
+		return bad("is bound to no driver: want the kernel's network driver on it, or vfio-pci for a program")
+	case !vf.Netdev.Exists():
+		return bad("has no netdev with driver %s: want the kernel's network driver on it, or vfio-pci for a program", vf.Driver)
 	}
 	return id, vf, nil
+}
+
+// fits refuses what the mode that the PF is in, or the driver, cannot do.
+func fits(c Config, pf *nic.PF, vf *nic.VF) error {
+	switchdev := pf.Eswitch == nic.Switchdev
+	switch {
+	case switchdev && c.Bridge == "":
+		return coded(types.ErrInvalidNetworkConfig, "bridge is missing: VF %s is on a PF in switchdev mode: want the name of an Open vSwitch bridge for its representor", c.VF)
+	case !switchdev && c.Bridge != "" && pf.Eswitch == "":
+		return coded(ErrNode, "bridge = %q: VF %s is on a PF without an eswitch: want a NIC that can do switchdev, or no bridge, for a VF that is in none", c.Bridge, c.VF)
+	case !switchdev && c.Bridge != "":
+		return coded(ErrNode, "bridge = %q: VF %s is on a PF with its eswitch in %s mode, so it has no representor: want switchdev (eswitch: switchdev in the node's NodeNIC, sluice apply), or no bridge, for a VF that is in none", c.Bridge, c.VF, pf.Eswitch)
+	}
+	if only := c.VFFields.legacyOnly(); switchdev && len(only) > 0 {
+		f := only[0]
+		return coded(types.ErrInvalidNetworkConfig, "%s = %s: VF %s is on a PF in switchdev mode, which has no such thing: want it away: %s", f[0], f[1], c.VF, f[2])
+	}
+	want := c.settings(pf.Eswitch)
+	for _, name := range want.Names() {
+		if _, can := vf.Settings[name]; !can {
+			return coded(types.ErrInvalidNetworkConfig, "%s = %s: driver %s cannot set it on VF %s as the PF is now: want it away", fieldOf(name), want[name], pf.Driver, c.VF)
+		}
+	}
+	return nil
+}
+
+// userspace says that a program is to drive the VF: itself, or its vDPA device through
+// vhost. There is no netdev to attach then, or none that carries the traffic.
+func userspace(vf *nic.VF) bool {
+	switch vf.Driver {
+	case "vfio-pci", "uio_pci_generic", "igb_uio":
+		return true
+	}
+	return vf.Settings[nic.VDPA] == "vhost"
 }
 
 func noVF(st nic.State, address string) error {
@@ -156,6 +216,9 @@ func noVF(st nic.State, address string) error {
 
 // unused refuses a VF that the host itself has put to use.
 func (p *Plugin) unused(ctx context.Context, vf *nic.VF) error {
+	if !vf.Netdev.Exists() {
+		return nil
+	}
 	l, err := p.Host.Links.Link(ctx, vf.Netdev.Ifindex)
 	if err != nil {
 		return err
@@ -170,16 +233,17 @@ func (p *Plugin) unused(ctx context.Context, vf *nic.VF) error {
 	return nil
 }
 
-// podReady refuses a namespace where the interface cannot be put.
-func podReady(ctx context.Context, pod host.Links, vf string, args *skel.CmdArgs) error {
+// podReady refuses a namespace where the interface cannot be put: it has a netdev of
+// the devices that are the host's own, or one of the interface's name.
+func podReady(ctx context.Context, pod host.Links, own []string, args *skel.CmdArgs) error {
 	all, err := pod.Links(ctx)
 	if err != nil {
 		return err
 	}
 	for _, l := range all {
 		switch {
-		case l.Parent == vf:
-			// The VF is in the host's namespace, as was just seen.
+		case slices.Contains(own, l.Parent):
+			// The VF and its PF are in the host's namespace, as was just seen.
 			return coded(types.ErrInvalidNetNS, "CNI_NETNS = %q: it is the host's own network namespace: want the pod's", args.Netns)
 		case l.Name == args.IfName, slices.Contains(l.AltNames, args.IfName):
 			return coded(types.ErrInvalidEnvironmentVariables, "CNI_IFNAME = %q: there is an interface of this name in %s already", args.IfName, args.Netns)

@@ -43,7 +43,7 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	j := p.resume(ctx, store, r, args)
 	defer j.close()
-	if j.pod == nil {
+	if j.pod == nil && !r.Userspace {
 		return coded(ErrDamage, "VF %s: network namespace %s is not there any more", r.VF, r.Netns)
 	}
 	// What is to be read of addresses and routes hangs on there being some.
@@ -52,7 +52,7 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	j.want.MAC, j.want.MTU, j.want.Port = c.MAC, c.MTU, port(c, r, made.mac)
+	j.seek(c, j.pf.Eswitch, made.mac)
 	if bad := damage(made, j.want, state); len(bad) > 0 {
 		return coded(ErrDamage, "VF %s of %s: %s", r.VF, r.Holder(), strings.Join(bad, "; "))
 	}
@@ -107,7 +107,7 @@ type made struct {
 // madeOf finds the pod's interface in prevResult. Routes there belong to no
 // interface in particular, so they are looked at only when no other interface
 // has addresses.
-func madeOf(c Config, args *skel.CmdArgs) (*made, error) {
+func madeOf(c Config, args *skel.CmdArgs) (_ *made, err error) {
 	bad := func(format string, a ...any) (*made, error) {
 		return nil, coded(types.ErrInvalidNetworkConfig, "network configuration %q: prevResult "+format, append([]any{c.Name}, a...)...)
 	}
@@ -121,9 +121,11 @@ func madeOf(c Config, args *skel.CmdArgs) (*made, error) {
 		return bad("has no interface %s in %s: want the result of ADD", args.IfName, args.Netns)
 	}
 	f := c.Prev.Interfaces[i]
-	mac, err := nic.ParseMAC(f.Mac)
-	if err != nil {
-		return bad("interface %s: %w", f.Name, err)
+	var mac nic.MAC // of what a program drives it may be the program's
+	if f.Mac != "" {
+		if mac, err = nic.ParseMAC(f.Mac); err != nil {
+			return bad("interface %s: %w", f.Name, err)
+		}
 	}
 	m := &made{name: f.Name, mac: mac, mtu: f.Mtu}
 	if c.MTU != 0 {
@@ -153,7 +155,11 @@ func madeOf(c Config, args *skel.CmdArgs) (*made, error) {
 func damage(m *made, w Want, s State) []string {
 	var bad []string
 	say := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
-	if s.Place != InPod {
+	if w.Userspace {
+		if s.HasAdminMAC && s.AdminMAC != m.mac {
+			say("its administrative MAC is %s, want %s", s.AdminMAC, m.mac)
+		}
+	} else if s.Place != InPod {
 		say("its netdev is not in the pod's network namespace")
 	} else {
 		if s.VF.Name != m.name {
@@ -182,8 +188,16 @@ func damage(m *made, w Want, s State) []string {
 	if name := firstLacking(w.RDMA, s.RDMA); name != "" {
 		say("its RDMA device %s is not in the pod's network namespace", name)
 	}
-	if s.HasAdminMAC && !m.mac.IsZero() && !w.MAC.IsZero() && s.AdminMAC != m.mac {
+	if !w.Userspace && s.HasAdminMAC && !w.MAC.IsZero() && s.AdminMAC != m.mac {
 		say("its administrative MAC is %s, want %s", s.AdminMAC, m.mac)
+	}
+	for _, name := range w.Settings.Names() {
+		if have, ok := s.Settings[name]; ok && have != w.Settings[name] {
+			say("its %s is %s, want %s", name, have, w.Settings[name])
+		}
+	}
+	if !w.plugged() {
+		return bad
 	}
 	if !s.Rep.Exists() {
 		say("its representor is gone")

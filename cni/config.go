@@ -34,15 +34,16 @@ const (
 type Config struct {
 	CNIVersion string
 	Name       string
-	VF         string // PCI address: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
-	Resource   string // resourceName: the VF is the pod's of this resource
-	KubeletDir string // where the kubelet keeps what it has allocated
-	Bridge     string
+	VF         string  // PCI address: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
+	Resource   string  // resourceName: the VF is the pod's of this resource
+	KubeletDir string  // where the kubelet keeps what it has allocated
+	Bridge     string  // "": the PF is in legacy mode, and the VF in no bridge
 	VLAN       uint16  // 0: untagged
 	MTU        int     // bytes; 0: as the VF has it
 	MAC        nic.MAC // runtimeConfig over CNI_ARGS over mac; zero: as the VF has it
 	IfaceID    string  // CNI_ARGS over args.cni over ifaceID
-	OVSDB      string  // endpoint
+	VFFields   vfFields
+	OVSDB      string // endpoint
 	StateDir   string
 	IPAM       string // plugin; "" for none
 	DNS        types.DNS
@@ -76,7 +77,7 @@ func ParseConfig(stdin []byte, args string) (Config, error) {
 	}
 	where := fmt.Sprintf("network configuration %q", c.Name)
 	var p devices
-	if err := readFields(&c, where, members, append(configFields(), p.fields()...)); err != nil {
+	if err := readFields(&c, where, members, slices.Concat(configFields(), vfConfigFields(), p.fields())); err != nil {
 		return Config{}, err
 	}
 	if err := p.join(&c, where); err != nil {
@@ -258,6 +259,7 @@ func (d *devices) fields() []field {
 					d.runtimeMAC = new(nic.MAC)
 					return mac(raw, d.runtimeMAC)
 				}},
+				{"bandwidth", "an object with egressRate, in bits per second", readBandwidth},
 				// The IPAM plugin reads it.
 				{"ips", "a list of addresses", func(_ *Config, raw json.RawMessage) error {
 					return json.Unmarshal(raw, new([]string))
@@ -331,8 +333,8 @@ func (c *Config) readArgs(args string) error {
 
 // complete checks what no single field can.
 func (c *Config) complete(where string, prev json.RawMessage) error {
-	if c.Bridge == "" {
-		return coded(types.ErrInvalidNetworkConfig, "%s: bridge is missing: want the name of an Open vSwitch bridge", where)
+	if err := c.checkVFFields(where); err != nil {
+		return err
 	}
 	if prev == nil || string(prev) == "null" {
 		return nil

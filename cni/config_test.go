@@ -77,7 +77,6 @@ func TestMACOrder(t *testing.T) {
 
 func TestParseConfigRefuses(t *testing.T) {
 	with := func(members string) string { return strings.TrimSuffix(minimal, "}") + "," + members + "}" }
-	without := func(member string) string { return strings.Replace(minimal, member, "", 1) }
 	for _, c := range []struct {
 		conf, args string
 		code       uint
@@ -89,7 +88,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{`{"name":7}`, "", 7, `network configuration: name = 7: want a string`},
 		{with(`"brigde":"br0"`), "", 2, `network configuration "n": unknown field brigde = "br0": want one of cniVersion, name, type, bridge, vlan, `},
 		{with(`"Vlan":1`), "", 2, `unknown field Vlan = 1`},
-		{with(`"runtimeConfig":{"portMappings":[]}`), "", 2, `network configuration "n", runtimeConfig: unknown field portMappings = []: want one of deviceID, mac, ips`},
+		{with(`"runtimeConfig":{"portMappings":[]}`), "", 2, `network configuration "n", runtimeConfig: unknown field portMappings = []: want one of deviceID, mac, bandwidth, ips`},
 		{with(`"runtimeConfig":7`), "", 7, `runtimeConfig = 7: want an object`},
 		{with(`"runtimeConfig":{"mac":"x"}`), "", 7, `network configuration "n", runtimeConfig: mac = "x": want a unicast MAC address, for example 02:00:00:00:00:01`},
 		{with(`"vlan":4095`), "", 7, `network configuration "n": vlan = 4095: want a number, 0 (untagged) to 4094`},
@@ -121,7 +120,20 @@ func TestParseConfigRefuses(t *testing.T) {
 		{with(`"ifaceID":"a\nb"`), "", 7, `ifaceID = "a\nb": want a string`},
 		{with(`"prevResult":{"cniVersion":"9.9"}`), "", 6, `network configuration "n": prevResult:`},
 		{with(`"prevResult":7`), "", 6, `prevResult:`},
-		{without(`,"bridge":"br-int"`), "", 7, `network configuration "n": bridge is missing: want the name of an Open vSwitch bridge`},
+		{strings.Replace(minimal, `"bridge":"br-int"`, `"ifaceID":"x"`, 1), "", 7, `ifaceID = "x": there is no bridge for the port: want bridge with it, br-int for OVN`},
+		{with(`"vlanQoS":8`), "", 7, `vlanQoS = 8: want a number, 0 to 7`},
+		{with(`"vlanQoS":3`), "", 7, `vlanQoS = 3: there is no vlan: want vlan from 1 to 4094 with it`},
+		{with(`"vlanProto":"802.1AD"`), "", 7, `vlanProto = "802.1ad": there is no vlan`},
+		{with(`"vlanProto":"qinq"`), "", 7, `vlanProto = "qinq": want "802.1q" or "802.1ad"`},
+		{with(`"spoofchk":true`), "", 7, `spoofchk = true: want "on" or "off"`},
+		{with(`"trust":"yes"`), "", 7, `trust = "yes": want "on" or "off"`},
+		{with(`"link_state":"up"`), "", 7, `link_state = "up": want "auto", "enable" or "disable"`},
+		{with(`"min_tx_rate":-1`), "", 7, `min_tx_rate = -1: want a number of Mbit/s, 0 for none`},
+		{with(`"max_tx_rate":10,"min_tx_rate":20`), "", 7, `min_tx_rate = 20: want at most max_tx_rate, 10`},
+		{with(`"runtimeConfig":{"bandwidth":{"ingressRate":1000}}`), "", 7, `runtimeConfig.bandwidth: ingressRate = 1000: a VF's hardware bounds only what the VF sends`},
+		{with(`"runtimeConfig":{"bandwidth":{"egressRate":"1M"}}`), "", 7, `egressRate = "1M": want a number of bits per second`},
+		{with(`"runtimeConfig":{"bandwidth":{"egressRate":18446744073709551615}}`), "", 7, `want at most 1000000000000`},
+		{with(`"runtimeConfig":{"bandwidth":{"egress":1}}`), "", 2, `runtimeConfig.bandwidth: unknown field egress = 1: want one of egressRate, egressBurst, ingressRate, ingressBurst`},
 		{strings.Replace(minimal, "br-int", "a-bridge-of-16-b", 1), "", 7, `bridge = "a-bridge-of-16-b": want the name of an Open vSwitch bridge, 1 to 15 characters`},
 		{strings.Replace(minimal, "br-int", "br int", 1), "", 7, `bridge = "br int"`},
 		{strings.Replace(minimal, "br-int", "", 1), "", 7, `bridge = ""`},

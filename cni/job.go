@@ -31,6 +31,7 @@ type job struct {
 	sw  Switch          // nil until it is needed
 
 	vf     nic.VFID // zero: the VF is not there
+	pf     nic.PF   // its PF, as it was seen last
 	port   uint32   // of its representor
 	uplink int      // ifindex of its PF's netdev
 
@@ -42,7 +43,7 @@ type job struct {
 // of makes j the job of a record.
 func (j *job) of(r *record.Record, cniPath string) {
 	j.rec = r
-	j.want = Want{VF: r.VF, IfName: r.IfName, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
+	j.want = Want{VF: r.VF, IfName: r.IfName, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
 	j.call = Call{
 		Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
 		IfName: r.IfName, Args: r.Args, Path: cniPath,
@@ -59,6 +60,7 @@ const (
 	aspectVF
 	aspectPlace
 	aspectAdminMAC
+	aspectSettings
 	aspectPort
 	aspectAddresses
 	aspectRoutes
@@ -86,6 +88,8 @@ func touches(s Step) aspect {
 		return dev(s.Dev)
 	case SetAdminMAC:
 		return aspectAdminMAC
+	case SetSetting:
+		return aspectSettings
 	case Move, Await:
 		return aspectPlace
 	case MoveRDMA:
@@ -150,6 +154,8 @@ func (j *job) do(ctx context.Context, step Step) error {
 		return j.rename(ctx, s)
 	case SetAdminMAC:
 		return j.setAdminMAC(ctx, s.MAC)
+	case SetSetting:
+		return j.p.Host.Settings.SetVF(ctx, j.pf, j.vf.Index, s.Name, s.Value)
 	case Move:
 		if s.To == PodVF {
 			return j.p.Host.Links.Move(ctx, s.Dev.Ifindex, j.rec.Netns)
@@ -208,7 +214,10 @@ func (j *job) rename(ctx context.Context, s Rename) error {
 // netdev, which mlx5 takes in switchdev mode too (esw/legacy.c,
 // mlx5_eswitch_set_vport_mac).
 func (j *job) setAdminMAC(ctx context.Context, mac nic.MAC) error {
-	err := j.p.Host.Devlink.SetPortMAC(ctx, j.vf.PF, j.port, mac)
+	err := host.ErrNotSupported // a VF in legacy mode has no port
+	if j.state.Rep.Exists() {
+		err = j.p.Host.Devlink.SetPortMAC(ctx, j.vf.PF, j.port, mac)
+	}
 	if errors.Is(err, host.ErrNotSupported) && j.uplink != 0 {
 		return j.p.Host.Links.SetVFMAC(ctx, j.uplink, j.vf.Index, mac)
 	}
@@ -266,6 +275,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		read   func(context.Context) error
 	}{
 		{aspectAdminMAC, j.readAdminMAC},
+		{aspectSettings, j.readSettings},
 		{aspectRep, j.readRep},
 		{aspectPlace, j.readPlace},
 		{aspectVF, j.readVF},
@@ -284,9 +294,9 @@ func (j *job) read(ctx context.Context) (State, error) {
 	}
 	if j.want.Goal == record.Attached {
 		switch {
-		case j.state.Place != AtHome && j.state.Place != InPod:
+		case !j.want.Userspace && j.state.Place != AtHome && j.state.Place != InPod:
 			return State{}, coded(ErrKernel, "the netdev of VF %s is gone", j.rec.VF)
-		case !j.state.Rep.Exists():
+		case j.want.plugged() && !j.state.Rep.Exists():
 			return State{}, coded(ErrKernel, "the representor of VF %s is gone", j.rec.VF)
 		}
 	}
@@ -299,13 +309,15 @@ func (j *job) look(st nic.State) {
 	j.stale = aspectPlace | aspectPort | aspectRDMA
 	j.vf, j.port, j.uplink = id, 0, 0
 	j.state.HasAdminMAC, j.state.AdminMAC, j.state.Rep = false, nic.MAC{}, nic.Netdev{}
+	j.pf, j.state.Settings = nic.PF{}, nil
 	if vf == nil {
 		return
 	}
 	pf := st.PF(id.PF)
 	j.port, j.uplink = vf.Rep.Port, pf.Uplink.Ifindex
-	j.state.Rep = vf.Rep.Netdev
-	j.state.HasAdminMAC = pf.Eswitch == nic.Switchdev && vf.Rep.Exists()
+	j.pf = pf.Clone()
+	j.state.Rep, j.state.Settings = vf.Rep.Netdev, vf.Settings
+	j.state.HasAdminMAC = vf.Rep.Exists() || pf.Eswitch != nic.Switchdev && pf.Uplink.Exists() && !pf.InfiniBand
 	j.state.AdminMAC = vf.MAC
 	if vf.Netdev.Exists() {
 		j.state.Place, j.state.VF = AtHome, vf.Netdev
@@ -344,6 +356,15 @@ func (j *job) readAdminMAC(ctx context.Context) error {
 	if _, vf := st.VFAt(j.rec.VF); vf != nil {
 		j.state.AdminMAC = vf.MAC
 	}
+	return nil
+}
+
+func (j *job) readSettings(ctx context.Context) error {
+	defer j.p.span("kernel", "read settings")()
+	if err := j.p.Host.Settings.ReadVF(ctx, &j.pf, j.vf.Index); err != nil {
+		return err
+	}
+	j.state.Settings = j.pf.VFs[j.vf.Index].Settings
 	return nil
 }
 
@@ -457,8 +478,11 @@ func (j *job) readRoutes(ctx context.Context) (err error) {
 // plugged. Without Open vSwitch a detachment takes it for granted that the port
 // is there, so that it gets done whatever else it can.
 func (j *job) readPort(ctx context.Context) error {
-	defer j.p.span("ovsdb", "look up port")()
 	j.state.Port = nil
+	if j.rec.Bridge == "" {
+		return nil
+	}
+	defer j.p.span("ovsdb", "look up port")()
 	err := j.onSwitch(ctx, func(sw Switch) error {
 		p, err := sw.Lookup(ctx, j.rec.Representor)
 		if err == nil && p.Owner == j.rec.Token() {

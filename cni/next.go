@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sluice.dev/sluice/cni/record"
@@ -19,14 +20,16 @@ type Want struct {
 	VF   string // PCI address
 
 	// Of an attachment.
-	IfName string
-	MAC    nic.MAC // zero: as it is
-	MTU    int     // 0: as it is
-	Port   offload.Port
+	IfName   string
+	MAC      nic.MAC      // zero: as it is
+	MTU      int          // 0: as it is
+	Port     offload.Port // zero: in no bridge
+	Settings nic.Settings // of the VF, what is wanted of them
 
 	// Of both ends.
-	IPAM string   // plugin; "" for none
-	RDMA []string // devices that go where the VF's netdev goes
+	Userspace bool     // a program drives the VF: there is no netdev to attach
+	IPAM      string   // plugin; "" for none
+	RDMA      []string // devices that go where the VF's netdev goes
 
 	// Of a detachment.
 	Before record.Before
@@ -55,6 +58,8 @@ type State struct {
 	AdminMAC    nic.MAC
 
 	Rep nic.Netdev // zero: none
+
+	Settings nic.Settings // of the VF, those that can be read and set
 
 	// Port is the representor's port, nil when there is none of this owner.
 	Port *offload.Port
@@ -102,20 +107,25 @@ func TempName(vf string) string {
 // everything that needs the VF down before it goes up in the pod.
 func attach(w Want, s State) Step {
 	rep, vf := s.rep(), s.vf()
-	switch home, pod := s.Place == AtHome, s.Place == InPod; {
-	case w.MTU != 0 && s.Rep.MTU != w.MTU:
+	home, pod := s.Place == AtHome && !w.Userspace, s.Place == InPod
+	netdev := home || pod
+	switch {
+	case w.plugged() && w.MTU != 0 && s.Rep.MTU != w.MTU:
 		return SetMTU{rep, w.MTU}
-	case !s.Rep.Up:
+	case w.plugged() && !s.Rep.Up:
 		return SetUp{rep, true}
 	case home && s.VF.Up:
 		return SetUp{vf, false}
 	case !w.MAC.IsZero() && s.HasAdminMAC && s.AdminMAC != w.MAC:
 		return SetAdminMAC{w.VF, w.MAC}
-	case !w.MAC.IsZero() && s.VF.MAC != w.MAC:
+	case differing(w.Settings, s.Settings) != "":
+		name := differing(w.Settings, s.Settings)
+		return SetSetting{w.VF, name, w.Settings[name]}
+	case netdev && !w.MAC.IsZero() && s.VF.MAC != w.MAC:
 		return SetMAC{vf, w.MAC}
-	case w.MTU != 0 && s.VF.MTU != w.MTU:
+	case netdev && w.MTU != 0 && s.VF.MTU != w.MTU:
 		return SetMTU{vf, w.MTU}
-	case s.Port == nil || !samePort(*s.Port, w.port(s.Lease)):
+	case w.plugged() && (s.Port == nil || !samePort(*s.Port, w.port(s.Lease))):
 		return Plug{w.port(s.Lease)}
 	case home && s.VF.Name != TempName(w.VF):
 		return Rename{vf, TempName(w.VF)}
@@ -130,7 +140,35 @@ func attach(w Want, s State) Step {
 	case w.IPAM != "" && s.Lease == nil:
 		return Lease{w.IPAM}
 	}
+	if w.Userspace {
+		return nil // whoever drives the VF gives it its addresses
+	}
 	return address(vf, s)
+}
+
+// plugged says that the attachment has a port in a bridge.
+func (w Want) plugged() bool { return w.Port.Bridge != "" }
+
+// differing is the first setting, by name, that is to be changed; "" when there is
+// none. One that cannot be read now cannot be set either. Rates come in the order that
+// never has the least one over the most (rtnetlink.c, do_setvfinfo).
+func differing(want, have nic.Settings) nic.Setting {
+	differs := func(name nic.Setting) bool {
+		is, can := have[name]
+		return can && is != want[name]
+	}
+	for _, name := range want.Names() {
+		if !differs(name) {
+			continue
+		}
+		most, _ := strconv.Atoi(want[name])
+		least, _ := strconv.Atoi(have[nic.MinRate])
+		if _, both := want[nic.MinRate]; name == nic.MaxRate && both && most != 0 && most < least {
+			return nic.MinRate
+		}
+		return name
+	}
+	return ""
 }
 
 // address configures what the IPAM plugin gave: addresses before the routes
@@ -171,7 +209,7 @@ func firstLacking(want, have []string) string {
 // VF's namespace cannot be reached, and is waited for last.
 func detach(w Want, s State) Step {
 	rep, vf, was := s.rep(), s.vf(), w.Before
-	home, pod := s.Place == AtHome, s.Place == InPod
+	home, pod := s.Place == AtHome && !w.Userspace, s.Place == InPod
 	misnamed := was.Name != "" && s.VF.Name != was.Name && !s.NameTaken
 	mac := !was.MAC.IsZero() && s.VF.MAC != was.MAC
 	mtu := was.MTU != 0 && s.VF.MTU != was.MTU
@@ -189,6 +227,9 @@ func detach(w Want, s State) Step {
 		return SetUp{vf, false}
 	case s.HasAdminMAC && s.AdminMAC != was.AdminMAC:
 		return SetAdminMAC{w.VF, was.AdminMAC}
+	case differing(was.Settings, s.Settings) != "":
+		name := differing(was.Settings, s.Settings)
+		return SetSetting{w.VF, name, was.Settings[name]}
 	case home && mac:
 		return SetMAC{vf, was.MAC}
 	case home && mtu:
@@ -205,7 +246,7 @@ func detach(w Want, s State) Step {
 		return SetMTU{rep, was.RepMTU}
 	case s.Rep.Exists() && s.Rep.Up != was.RepUp:
 		return SetUp{rep, was.RepUp}
-	case s.Place == Elsewhere:
+	case s.Place == Elsewhere && !w.Userspace:
 		return Await{w.VF}
 	}
 	return nil

@@ -24,8 +24,9 @@ func (j *job) print(out io.Writer, c Config) error {
 	return r.PrintTo(out)
 }
 
-// answer is the result of an attachment: the representor and the pod's
-// interface, in this order, below what plugins before us have made.
+// answer is the result of an attachment: the representor, where there is one, and the
+// pod's interface, in this order, below what plugins before us have made. What a
+// program drives is told as the interface that it would be.
 func (j *job) answer(c Config) *current.Result {
 	out := &current.Result{CNIVersion: current.ImplementedSpecVersion, DNS: c.DNS}
 	if c.Prev != nil {
@@ -34,7 +35,14 @@ func (j *job) answer(c Config) *current.Result {
 			out.DNS = c.Prev.DNS
 		}
 	}
-	out.Interfaces = append(out.Interfaces, result(j.state.Rep), result(j.state.VF))
+	if j.want.plugged() {
+		out.Interfaces = append(out.Interfaces, result(j.state.Rep))
+	}
+	if j.want.Userspace {
+		out.Interfaces = append(out.Interfaces, result(nic.Netdev{Name: j.rec.IfName, MAC: j.state.AdminMAC, MTU: c.MTU}))
+	} else {
+		out.Interfaces = append(out.Interfaces, result(j.state.VF))
+	}
 	index := len(out.Interfaces) - 1
 	pod := out.Interfaces[index]
 	pod.Sandbox, pod.PciID = j.rec.Netns, j.rec.VF
@@ -53,5 +61,9 @@ func (j *job) answer(c Config) *current.Result {
 }
 
 func result(n nic.Netdev) *current.Interface {
-	return &current.Interface{Name: n.Name, Mac: n.MAC.String(), Mtu: n.MTU}
+	f := &current.Interface{Name: n.Name, Mtu: n.MTU}
+	if !n.MAC.IsZero() {
+		f.Mac = n.MAC.String()
+	}
+	return f
 }

@@ -43,13 +43,15 @@ func (p *Plugin) status(ctx context.Context, args *skel.CmdArgs) error {
 	st, err := p.observe(ctx)
 	if err != nil {
 		say("the node cannot be observed: %v", err)
-	} else if why := noDevices(st); why != "" {
+	} else if why := noDevices(st, c); why != "" {
 		say("%s", why)
 	}
 	if err := c.deviceStatus(); err != nil {
 		say("%v", err)
 	}
-	if down, err := p.switchStatus(ctx, c); err != nil {
+	if c.Bridge == "" {
+		// In legacy mode nothing else has a part in it.
+	} else if down, err := p.switchStatus(ctx, c); err != nil {
 		if down {
 			code = types.ErrLimitedConnectivity
 		}
@@ -70,11 +72,15 @@ func (p *Plugin) status(ctx context.Context, args *skel.CmdArgs) error {
 	return coded(code, "network %s: %s", c.Name, strings.Join(bad, "; "))
 }
 
-// noDevices says why no VF of the node could be attached to a bridge.
-func noDevices(st nic.State) string {
+// noDevices says why no VF of the node could be attached as the network wants it.
+func noDevices(st nic.State, c Config) string {
+	mode := "legacy"
+	if c.Bridge != "" {
+		mode = "switchdev"
+	}
 	ports, vfs := 0, 0
 	for _, pf := range st.PFs {
-		if pf.Eswitch == nic.Switchdev {
+		if (pf.Eswitch == nic.Switchdev) == (c.Bridge != "") {
 			ports++
 			vfs += len(pf.VFs)
 		}
@@ -83,9 +89,9 @@ func noDevices(st nic.State) string {
 	case len(st.PFs) == 0:
 		return "the node has no NIC"
 	case ports == 0:
-		return "no NIC of the node has its eswitch in switchdev mode: want one (eswitch: switchdev in the node's NodeNIC, sluice apply)"
+		return fmt.Sprintf("no NIC of the node has its eswitch in %s mode: want one (eswitch: %[1]s in the node's NodeNIC, sluice apply)", mode)
 	case vfs == 0:
-		return "no NIC of the node in switchdev mode has VFs: want some (numVfs in the node's NodeNIC, sluice apply)"
+		return fmt.Sprintf("no NIC of the node in %s mode has VFs: want some (numVfs in the node's NodeNIC, sluice apply)", mode)
 	}
 	return ""
 }

@@ -68,6 +68,12 @@ type (
 		VF  string // PCI address
 		MAC nic.MAC
 	}
+	// SetSetting sets what the switch's side lets the VF do.
+	SetSetting struct {
+		VF    string // PCI address
+		Name  nic.Setting
+		Value string
+	}
 	// Move takes the VF's netdev to the pod, or to the host.
 	Move struct {
 		Dev Dev
@@ -111,6 +117,7 @@ func (SetUp) step()       {}
 func (SetMAC) step()      {}
 func (Rename) step()      {}
 func (SetAdminMAC) step() {}
+func (SetSetting) step()  {}
 func (Move) step()        {}
 func (MoveRDMA) step()    {}
 func (Await) step()       {}
@@ -138,6 +145,10 @@ func (s SetAdminMAC) String() string {
 		return "clear administrative MAC of VF " + s.VF
 	}
 	return fmt.Sprintf("set administrative MAC %s of VF %s", s.MAC, s.VF)
+}
+
+func (s SetSetting) String() string {
+	return fmt.Sprintf("set %s %s of VF %s", s.Name, s.Value, s.VF)
 }
 
 func (s Move) String() string {

@@ -87,11 +87,12 @@ func port(c Config, r *record.Record, have nic.MAC) offload.Port {
 	if mac.IsZero() {
 		mac = have
 	}
-	ids := map[string]string{
-		idMAC:      mac.String(),
-		idSandbox:  r.Container,
-		idPodIf:    r.IfName,
-		idVFNetdev: r.Before.Name,
+	ids := map[string]string{idSandbox: r.Container, idPodIf: r.IfName}
+	if !mac.IsZero() {
+		ids[idMAC] = mac.String()
+	}
+	if r.Before.Name != "" {
+		ids[idVFNetdev] = r.Before.Name
 	}
 	if c.IfaceID != "" {
 		ids[idIface] = c.IfaceID

@@ -28,11 +28,12 @@ type Record struct {
 	// What it is made of.
 	VF          string     `json:"vf"` // PCI address
 	PF          nic.Handle `json:"pf"`
-	Index       int        `json:"index"` // of the VF among the PF's
-	Representor string     `json:"representor"`
-	Bridge      string     `json:"bridge"`
-	OVSDB       string     `json:"ovsdb"`          // endpoint
-	RDMA        []string   `json:"rdma,omitempty"` // devices that go along: the VF's, in exclusive mode
+	Index       int        `json:"index"`               // of the VF among the PF's
+	Userspace   bool       `json:"userspace,omitempty"` // a program drives it: it has no netdev
+	Representor string     `json:"representor"`         // "" of a PF in legacy mode
+	Bridge      string     `json:"bridge"`              // "" in none
+	OVSDB       string     `json:"ovsdb"`               // endpoint
+	RDMA        []string   `json:"rdma,omitempty"`      // devices that go along: the VF's, in exclusive mode
 
 	// How the attachment was asked for: the network's name; configuration, CNI_ARGS
 	// and CNI_PATH, for the IPAM plugin, which releases by what it was called with;
@@ -65,6 +66,8 @@ type Before struct {
 	Up       bool    `json:"up"`
 	RepMTU   int     `json:"repMTU"`
 	RepUp    bool    `json:"repUp"`
+
+	Settings nic.Settings `json:"settings,omitempty"` // of those that were asked for
 }
 
 // Entry is one line below a record. Of an act it is written before, with Step

@@ -180,7 +180,7 @@ func TestFileIsBounded(t *testing.T) {
 			t.Errorf("%d bytes, %v", info.Size(), err)
 		}
 		got, err := s.Load(vf)
-		if err != nil || got.Last.Err != fmt.Sprint("try ", times-1) || got.Before != r.Before {
+		if err != nil || got.Last.Err != fmt.Sprint("try ", times-1) || !cmp.Equal(got.Before, r.Before) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}

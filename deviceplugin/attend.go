@@ -45,6 +45,9 @@ func (p *Plugin) ask(ctx context.Context) {
 	p.mu.Unlock()
 	if !same {
 		p.Look()
+		if p.config.Held != nil {
+			p.config.Held()
+		}
 	}
 	var pools []nic.Pool
 	for _, e := range endpoints {

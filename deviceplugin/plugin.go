@@ -57,6 +57,10 @@ type Config struct {
 	// the kubelet's call to the answer; nil is fine.
 	Allocated func(resource string, took time.Duration, err error)
 
+	// Held is told when pods have other devices than they had, by the kubelet's word;
+	// nil is fine. It must not wait.
+	Held func()
+
 	// Exists says whether a device file is there; nil asks the file system.
 	Exists func(path string) bool
 

@@ -32,6 +32,8 @@ type agentRun struct {
 
 	sriov *sriovConfig // nil without
 
+	held chan struct{} // something is in it when pods have other devices than before
+
 	infos, specs string // folders of device information and CDI specs
 	ovsdb        string // endpoint of the Open vSwitch that is swept; "" none
 
@@ -46,7 +48,7 @@ type agentRun struct {
 }
 
 func agentCommand(o *options) *cobra.Command {
-	a, sriov := &agentRun{read: 2 * time.Second, meters: newMeters()}, &sriovConfig{}
+	a, sriov := &agentRun{read: 2 * time.Second, held: make(chan struct{}, 1), meters: newMeters()}, &sriovConfig{}
 	var name, kubeconfig string
 	var tell logging
 	cmd := &cobra.Command{
@@ -161,8 +163,9 @@ func (a *agentRun) run(ctx context.Context) error {
 		defer a.cluster.start(ctx, o)()
 	}
 	defer a.watchFlows(ctx)()
+	news := orHeld(ctx, changes, a.held)
 	for {
-		next := a.keepUntil(ctx, w, changes, o)
+		next := a.keepUntil(ctx, w, news, o)
 		if next == nil {
 			return nil
 		}
@@ -191,6 +194,37 @@ func (a *agentRun) changes(ctx context.Context) (<-chan host.Change, error) {
 	}
 	a.every = min(a.every, 2*time.Second)
 	return nil, nil
+}
+
+// orHeld tells of changes, until ctx ends, and when pods have other devices than
+// before: what was left to them may then be mended, and nothing of the machine has
+// changed that would tell.
+func orHeld(ctx context.Context, changes <-chan host.Change, held <-chan struct{}) <-chan host.Change {
+	out := make(chan host.Change)
+	go func() {
+		defer close(out)
+		for {
+			var c host.Change
+			open := true
+			select {
+			case <-ctx.Done():
+				return
+			case c, open = <-changes:
+			case <-held:
+				c.What = "devices of pods"
+			}
+			if !open {
+				changes = nil // nobody tells any more
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case out <- c:
+			}
+		}
+	}()
+	return out
 }
 
 // keepUntil keeps the node as w has it until there is another good document, which

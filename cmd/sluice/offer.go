@@ -66,6 +66,12 @@ func (a *agentRun) pluginConfig(pools []nic.Pool) deviceplugin.Config {
 		GPUs:         a.gpus,
 		Allocated:    a.meters.allocated,
 		Log:          a.log,
+		Held: func() {
+			select {
+			case a.held <- struct{}{}:
+			default: // told, and not yet heard
+			}
+		},
 	}
 }
 

@@ -204,6 +204,17 @@ func (w *world) offered(t *testing.T, of corev1.ResourceName, n, total int64) {
 	})
 }
 
+// capacity is how many devices of a resource the node has.
+func (w *world) capacity(t *testing.T, of corev1.ResourceName) int64 {
+	t.Helper()
+	node, err := w.kube.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := node.Status.Capacity[of]
+	return has.Value()
+}
+
 // service is a Deployment of one pod, which is brought back wherever it ends.
 type service struct {
 	*world

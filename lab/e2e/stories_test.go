@@ -31,6 +31,7 @@ func TestStories(t *testing.T) {
 		{"agent of another version, and back", versionsChange},
 		{"VF vanishes", vfVanishes},
 		{"drain waits for a budget", drainIsBlocked},
+		{"pods have their VFs inside, by sluice-cni", podsInTheSwitch},
 		{"node loses its power with pods running", nodeLosesPower},
 		{"uninstalled, nothing is left", uninstalled},
 	} {

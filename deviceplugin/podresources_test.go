@@ -382,3 +382,36 @@ func TestReplaceIsWhole(t *testing.T) {
 		t.Errorf("%v is left", got)
 	}
 }
+
+// Who waits for pods to go hears of it, and of nothing else that the kubelet says.
+func TestHeldIsTold(t *testing.T) {
+	const r = "sluice.dev/fast"
+	told := make(chan struct{}, 100)
+	telling := func(b *bench, c *Config) {
+		everywhere(b, c)
+		c.Held = func() { told <- struct{}{} }
+	}
+	b := startWith(t, card(4), telling, often, pool("fast", ""))
+	k := b.kubelet(kubelettest.Options{PodResources: b.beside("p/kubelet.sock")})
+	b.wait(k, r, 8, 8)
+	hear := func(what string) {
+		t.Helper()
+		select {
+		case <-told:
+		case <-time.After(limit):
+			t.Fatalf("not told: %s", what)
+		}
+	}
+	hear("the kubelet's first word")
+	pod := kubelettest.Pod{Namespace: "default", Name: "a", Devices: map[string][]string{r: {"0000:10:00.0"}}}
+	k.SetPods(pod)
+	hear("a pod has a device")
+	if err := k.WaitAsked(5, limit); err != nil {
+		t.Fatal(err)
+	}
+	k.SetPods()
+	hear("it has gone")
+	if len(told) > 0 {
+		t.Errorf("told %d times more", len(told))
+	}
+}

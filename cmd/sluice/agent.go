@@ -270,6 +270,7 @@ func (a *agentRun) keepUntil(ctx context.Context, w *wanted, changes <-chan host
 	var guard sync.WaitGroup
 	guard.Go(func() { g.Run(guarding) })
 	guard.Go(func() { o.follow(guarding, w) })
+	guard.Go(func() { a.keepSwitch(guarding, w) })
 	next := a.await(ctx, w)
 	stop()
 	guard.Wait()

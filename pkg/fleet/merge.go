@@ -99,12 +99,16 @@ func join(lists ...[]string) []string {
 func (w *wishing) conduct() {
 	var rdma []said[v1alpha1.RDMA]
 	var probes []said[v1alpha1.Probe]
+	var switches []said[v1alpha1.OpenVSwitch]
 	var drift []said[v1alpha1.NodeNICSpec]
 	for _, p := range w.policies {
 		spec := p.value.Spec.NodeNICSpec
 		drift = append(drift, said[v1alpha1.NodeNICSpec]{p.voice, v1alpha1.NodeNICSpec{Drift: spec.Drift}})
 		if spec.RDMA != nil {
 			rdma = append(rdma, said[v1alpha1.RDMA]{p.voice, *spec.RDMA})
+		}
+		if spec.OpenVSwitch != nil {
+			switches = append(switches, said[v1alpha1.OpenVSwitch]{p.voice, *spec.OpenVSwitch})
 		}
 		if spec.Probe != nil {
 			probes = append(probes, said[v1alpha1.Probe]{p.voice, *spec.Probe})
@@ -120,6 +124,10 @@ func (w *wishing) conduct() {
 	if len(rdma) > 0 {
 		all := merge(&w.conflicts, "rdma", rdma)
 		w.spec.RDMA = &all
+	}
+	if len(switches) > 0 {
+		all := merge(&w.conflicts, "openVSwitch", switches)
+		w.spec.OpenVSwitch = &all
 	}
 	if len(probes) > 0 {
 		all := merge(&w.conflicts, "probe", probes, "addresses", "connect", "defaultRoute")

@@ -125,10 +125,10 @@ func TestResolve(t *testing.T) {
 		},
 		"what must hold adds up": {
 			map[string]string{
-				"a": "{protect: {routesTo: [192.0.2.1]}, probe: {connect: ['192.0.2.1:6443'], timeout: 40s}, drift: report}",
-				"b": "{priority: 1, protect: {routesTo: [192.0.2.2, 192.0.2.1]}, probe: {defaultRoute: true, timeout: 50s}, drift: mend, rdma: {netns: shared}}",
+				"a": "{protect: {routesTo: [192.0.2.1]}, probe: {connect: ['192.0.2.1:6443'], timeout: 40s}, drift: report, openVSwitch: {hwOffload: true}}",
+				"b": "{priority: 1, protect: {routesTo: [192.0.2.2, 192.0.2.1]}, probe: {defaultRoute: true, timeout: 50s}, drift: mend, rdma: {netns: shared}, openVSwitch: {maxIdle: 30s}}",
 			},
-			"{protect: {routesTo: [192.0.2.2, 192.0.2.1]}, probe: {connect: ['192.0.2.1:6443'], defaultRoute: true, timeout: 50s}, drift: mend, rdma: {netns: shared}}",
+			"{protect: {routesTo: [192.0.2.2, 192.0.2.1]}, probe: {connect: ['192.0.2.1:6443'], defaultRoute: true, timeout: 50s}, drift: mend, rdma: {netns: shared}, openVSwitch: {hwOffload: true, maxIdle: 30s}}",
 		},
 		"what may not be there": {
 			map[string]string{"a": "{pfs: [{pf: ens9f9, optional: true, numVfs: 1}, {select: {vendor: '1234'}, optional: true, numVfs: 1}]}"},

@@ -14,6 +14,14 @@ type Conduct struct {
 	Probe   Probe
 	Protect []netip.Addr // the routes to these
 	Drift   Drift
+	Switch  Switch
+}
+
+// Switch is what is wanted of Open vSwitch's settings; what is zero stays as it is.
+type Switch struct {
+	HWOffload bool
+	MaxIdle   time.Duration // whole milliseconds
+	FlowLimit int
 }
 
 // Probe is what must hold after a change for it to stay.
@@ -40,7 +48,16 @@ const (
 	maxTimeout     = 10 * time.Minute
 )
 
-// ConductOf reads spec.probe, spec.protect and spec.drift, with defaults for what
+// What Open vSwitch's settings may be. Flows that rest for less than half a second are
+// those of a single exchange; more than ten million are beyond any NIC.
+const (
+	minIdle      = 500 * time.Millisecond
+	maxIdle      = time.Hour
+	minFlowLimit = 1000
+	maxFlowLimit = 10_000_000
+)
+
+// ConductOf reads spec.probe, spec.protect, spec.drift and spec.openVSwitch, with defaults for what
 // is left out. The error has all that is wrong in them, which Resolve says too.
 func ConductOf(doc *v1alpha1.NodeNIC) (Conduct, error) {
 	var f form
@@ -64,11 +81,29 @@ func (f *form) conduct(spec v1alpha1.NodeNICSpec) Conduct {
 	if p := spec.Protect; p != nil {
 		c.Protect = f.addresses("spec.protect.routesTo", p.RoutesTo)
 	}
+	if o := spec.OpenVSwitch; o != nil {
+		c.Switch = f.openVSwitch(*o)
+	}
 	f.word("spec.drift", spec.Drift, string(DriftMend), string(DriftReport))
 	if spec.Drift != "" {
 		c.Drift = Drift(spec.Drift)
 	}
 	return c
+}
+
+func (f *form) openVSwitch(o v1alpha1.OpenVSwitch) Switch {
+	s := Switch{HWOffload: o.HWOffload, FlowLimit: o.FlowLimit}
+	if o.MaxIdle != "" {
+		d, err := time.ParseDuration(o.MaxIdle)
+		if err != nil || d < minIdle || d > maxIdle || d%time.Millisecond != 0 {
+			f.fail("spec.openVSwitch.maxIdle", "%q: want a duration of whole milliseconds from %s to 1h, for example 30s", o.MaxIdle, minIdle)
+		}
+		s.MaxIdle = d
+	}
+	if o.FlowLimit != 0 && (o.FlowLimit < minFlowLimit || o.FlowLimit > maxFlowLimit) {
+		f.fail("spec.openVSwitch.flowLimit", "%d: want %d to %d", o.FlowLimit, minFlowLimit, maxFlowLimit)
+	}
+	return s
 }
 
 func (f *form) addresses(path string, texts []string) []netip.Addr {

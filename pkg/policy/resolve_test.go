@@ -277,6 +277,7 @@ func TestConduct(t *testing.T) {
   probe: {addresses: ["192.0.2.1", "2001:db8::1"], connect: ["192.0.2.10:6443", "[2001:db8::1]:6443"], defaultRoute: true, timeout: 2m}
   protect: {routesTo: ["192.0.2.10"]}
   drift: report
+  openVSwitch: {hwOffload: true, maxIdle: 1m30s, flowLimit: 300000}
 `
 	for text, want := range map[string]Conduct{
 		"  pfs: []\n": {Probe: Probe{Timeout: 30 * time.Second}, Drift: DriftMend},
@@ -287,7 +288,9 @@ func TestConduct(t *testing.T) {
 				DefaultRoute: true, Timeout: 2 * time.Minute,
 			},
 			Protect: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Drift: DriftReport,
+			Switch: Switch{HWOffload: true, MaxIdle: 90 * time.Second, FlowLimit: 300000},
 		},
+		"  openVSwitch: {}\n": {Probe: Probe{Timeout: 30 * time.Second}, Drift: DriftMend},
 	} {
 		got, err := ConductOf(decoded(t, text))
 		if err != nil {
@@ -300,5 +303,18 @@ func TestConduct(t *testing.T) {
 	got, err := ConductOf(decoded(t, "  drift: mendd\n  probe: {timeout: 1ms}\n"))
 	if err == nil || got.Drift != "" || !strings.Contains(err.Error(), "spec.drift") || !strings.Contains(err.Error(), "spec.probe.timeout") {
 		t.Errorf("%+v, %v: want both problems and nothing else", got, err)
+	}
+	for text, want := range map[string]string{
+		"{maxIdle: 5}": "spec.openVSwitch.maxIdle", "{maxIdle: 1ms}": "from 500ms to 1h", "{maxIdle: 2h}": "from 500ms to 1h", "{maxIdle: 1500us}": "whole milliseconds",
+		"{flowLimit: 10}": "want 1000 to 10000000", "{flowLimit: -1}": "want 1000 to 10000000", "{hwOffload: 1}": "want true or false", "{tcPolicy: none}": "tcPolicy",
+	} {
+		var doc *v1alpha1.NodeNIC
+		doc, err := Decode([]byte(head + "  openVSwitch: " + text + "\n"))
+		if err == nil {
+			_, err = ConductOf(doc)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v: want %s", text, err, want)
+		}
 	}
 }

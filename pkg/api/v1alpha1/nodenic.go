@@ -56,6 +56,9 @@ type NodeNICSpec struct {
 	// Protect is what no change may cut off.
 	Protect *Protect `json:"protect,omitempty"`
 
+	// OpenVSwitch is what the agent keeps of Open vSwitch's settings.
+	OpenVSwitch *OpenVSwitch `json:"openVSwitch,omitempty"`
+
 	// Drift says what the agent does when a stranger has changed something: mend
 	// it, or only report it. Left out: mend.
 	//
@@ -71,6 +74,27 @@ type RDMA struct {
 	//
 	// +kubebuilder:validation:Enum=shared;exclusive
 	Netns string `json:"netns,omitempty"`
+}
+
+// OpenVSwitch is what offload needs of Open vSwitch's settings (other_config of its
+// database). What is left out stays as it is, and nothing is set back. Open vSwitch is
+// not restarted: where a setting counts only from its next start the agent says so.
+type OpenVSwitch struct {
+	// HWOffload has flows handed to the NIC: hw-offload true, and tc-policy none.
+	HWOffload bool `json:"hwOffload,omitempty"`
+
+	// MaxIdle is how long a flow may rest before Open vSwitch takes it back (max-idle):
+	// a duration of whole milliseconds from 500ms to 1h.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('500ms') && duration(self) <= duration('1h')",message="want a duration from 500ms to 1h, for example 30s"
+	MaxIdle string `json:"maxIdle,omitempty"`
+
+	// FlowLimit is how many flows its datapath may hold (flow-limit).
+	//
+	// +kubebuilder:validation:Minimum=1000
+	// +kubebuilder:validation:Maximum=10000000
+	FlowLimit int `json:"flowLimit,omitempty"`
 }
 
 // Probe is what must hold after a change. If it does not within the timeout, the

@@ -3,6 +3,7 @@ package chart
 
 import (
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
@@ -19,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/sluice/lab/kubetest"
@@ -31,6 +34,7 @@ const (
 
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
+	slog.SetLogLoggerLevel(slog.LevelWarn) // the loader tells of each link
 	c, err := loader.LoadDir(filepath.Join(deploy, "chart"))
 	if err != nil {
 		t.Fatal(err)
@@ -192,8 +196,8 @@ func TestValues(t *testing.T) {
 		"secrets to pull":    {at(controller, "imagePullSecrets", 0, "name"), "pull"},
 		"agent's arguments": {at(agent, "containers", 0, "args"), list("agent", "--node=$(NODE_NAME)", "--health-address=127.0.0.1:9201",
 			"--metrics-address=[::]:9200", "--log-level=debug", "--log-format=json")},
-		"readiness":             {at(agent, "containers", 0, "readinessProbe", "httpGet", "port"), int64(9201)},
-		"liveness":              {at(agent, "containers", 0, "livenessProbe", "httpGet", "port"), int64(9201)},
+		"readiness":             {at(agent, "containers", 0, "readinessProbe", "httpGet", "port"), float64(9201)},
+		"liveness":              {at(agent, "containers", 0, "livenessProbe", "httpGet", "port"), float64(9201)},
 		"installer's arguments": {at(agent, "initContainers", 0, "args"), list("install-cni", "--dir=/usr/libexec/cni")},
 		"installer's mount":     {at(agent, "initContainers", 0, "volumeMounts", 0, "mountPath"), "/usr/libexec/cni"},
 		"plugins' folder":       {at(agent, "volumes", 0, "hostPath", "path"), "/usr/libexec/cni"},
@@ -204,8 +208,8 @@ func TestValues(t *testing.T) {
 		"controller's taints":   {at(controller, "tolerations"), []any{}},
 		"controller's arguments": {at(controller, "containers", 0, "args"), list("controller", "--namespace=net", "--health-address=:8081",
 			"--metrics-address=0", "--log-level=warn", "--log-format=json")},
-		"controller's ports": {at(controller, "containers", 0, "ports"), []any{map[string]any{"name": "health", "containerPort": int64(8081)}}},
-		"replicas":           {at(otherwise["Deployment net/sluice-controller"], "spec", "replicas"), int64(3)},
+		"controller's ports": {at(controller, "containers", 0, "ports"), []any{map[string]any{"name": "health", "containerPort": float64(8081)}}},
+		"replicas":           {at(otherwise["Deployment net/sluice-controller"], "spec", "replicas"), float64(3)},
 		"who may":            {at(otherwise["ClusterRoleBinding /sluice-agent"], "subjects", 0, "namespace"), space},
 		"whom admission knows": {at(otherwise["ValidatingAdmissionPolicy /sluice-agent-own-node"], "spec", "matchConditions", 0, "expression"),
 			"request.userInfo.username == 'system:serviceaccount:net:sluice-agent'"},
@@ -250,6 +254,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 // A real API server takes every object as it is rendered, and knows every field: a dry
 // run of what kubectl apply --server-side does.
 func TestChartIsTakenByTheAPIServer(t *testing.T) {
+	log.SetLogger(logr.Discard())
 	c, err := client.New(kubetest.Start(t, filepath.Join(deploy, "crds")), client.Options{})
 	if err != nil {
 		t.Fatal(err)

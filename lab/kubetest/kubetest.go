@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -31,6 +32,8 @@ func Start(t testing.TB, crds ...string) *rest.Config {
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths:     crds,
 		ErrorIfCRDPathMissing: true,
+		// On a machine that is busy it takes more than envtest's 20 s.
+		ControlPlaneStartTimeout: 2 * time.Minute,
 	}
 	config, err := server.Start()
 	t.Cleanup(func() {

@@ -1,5 +1,5 @@
 // Not a part of sluice's module, which needs no parser of Prometheus' language.
-// lab/lint runs its tests.
+// lab/test runs its tests.
 module sluice.dev/sluice/lab/promql
 
 go 1.26.7

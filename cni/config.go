@@ -34,7 +34,9 @@ const (
 type Config struct {
 	CNIVersion string
 	Name       string
-	VF         string  // PCI address: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
+	VF         string // PCI address: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
+	Attach     Attach
+	Pair       bool    // there is no VF: VF is the name of a pair
 	Resource   string  // resourceName: the VF is the pod's of this resource
 	KubeletDir string  // where the kubelet keeps what it has allocated
 	Bridge     string  // "": the PF is in legacy mode, and the VF in no bridge
@@ -54,6 +56,16 @@ type Config struct {
 	Args string          // CNI_ARGS, for the IPAM plugin
 }
 
+// Attach says what the pod's interface is.
+type Attach string
+
+// What the pod's interface can be.
+const (
+	AttachDevice Attach = "device" // a VF
+	AttachVeth   Attach = "veth"   // the end of a pair of software interfaces
+	AttachAny    Attach = "any"    // the pod's VF of resourceName, of a pod without one a pair's end
+)
+
 // field reads one member of the configuration into c.
 type field struct {
 	name string
@@ -65,7 +77,7 @@ type field struct {
 // error code: 2 for a field that is not known, 6 for what is no JSON, 7 for a
 // value that cannot be, 4 for CNI_ARGS.
 func ParseConfig(stdin []byte, args string) (Config, error) {
-	c := Config{OVSDB: DefaultOVSDB, StateDir: DefaultStateDir, KubeletDir: kubelet.DefaultDir, Raw: stdin, Args: args}
+	c := Config{OVSDB: DefaultOVSDB, StateDir: DefaultStateDir, KubeletDir: kubelet.DefaultDir, Attach: AttachDevice, Raw: stdin, Args: args}
 	members, err := object(stdin)
 	if err != nil {
 		return Config{}, coded(types.ErrDecodingFailure, "network configuration: %w", err)
@@ -173,6 +185,11 @@ func configFields() []field {
 		}},
 		{"stateDir", "an absolute path", func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.StateDir, isPath)
+		}},
+		{"attach", `"device", "veth" or "any"`, func(c *Config, raw json.RawMessage) error {
+			return text(raw, (*string)(&c.Attach), func(s string) bool {
+				return slices.Contains([]Attach{AttachDevice, AttachVeth, AttachAny}, Attach(s))
+			})
 		}},
 		{"resourceName", "the name of a resource, for example sluice.dev/fast", func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.Resource, isResource)
@@ -336,6 +353,9 @@ func (c *Config) complete(where string, prev json.RawMessage) error {
 	if err := c.checkVFFields(where); err != nil {
 		return err
 	}
+	if err := c.checkAttach(where); err != nil {
+		return err
+	}
 	if prev == nil || string(prev) == "null" {
 		return nil
 	}
@@ -356,6 +376,25 @@ func (c *Config) complete(where string, prev json.RawMessage) error {
 	}
 	if err != nil {
 		return coded(types.ErrDecodingFailure, "%s: prevResult: %w", where, err)
+	}
+	return nil
+}
+
+func (c *Config) checkAttach(where string) error {
+	bad := func(format string, a ...any) error {
+		return coded(types.ErrInvalidNetworkConfig, "%s: attach = %q: "+format, append([]any{where, string(c.Attach)}, a...)...)
+	}
+	switch {
+	case c.Attach == AttachDevice:
+		return nil
+	case c.Bridge == "":
+		return bad("bridge is missing: want the name of an Open vSwitch bridge for the other end")
+	case c.Attach == AttachVeth && c.VF != "":
+		return bad("deviceID = %q names a device: want one of the two", c.VF)
+	case c.Attach == AttachVeth && c.Resource != "":
+		return bad("resourceName = %q: want it away, or attach any, for the pod's VF where it has one", c.Resource)
+	case c.Attach == AttachAny && c.Resource == "":
+		return bad("resourceName is missing: want the resource that the VFs of pods are from")
 	}
 	return nil
 }

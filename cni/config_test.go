@@ -33,7 +33,7 @@ func TestParseConfig(t *testing.T) {
 	want := Config{
 		CNIVersion: "1.1.0", Name: "n", VF: "0000:03:00.2", Bridge: "br-int",
 		OVSDB: "unix:/run/openvswitch/db.sock", StateDir: "/var/lib/sluice",
-		KubeletDir: "/var/lib/kubelet/device-plugins", Raw: []byte(minimal),
+		KubeletDir: "/var/lib/kubelet/device-plugins", Attach: AttachDevice, Raw: []byte(minimal),
 	}
 	if d := cmp.Diff(want, c); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
@@ -48,7 +48,7 @@ func TestParseConfig(t *testing.T) {
 	}
 	want = Config{
 		CNIVersion: "1.0.0", Name: "n", VF: "0000:03:00.2", Bridge: "br-int", VLAN: 4094, MTU: 9000,
-		MAC: nic.MAC{2, 0, 0, 0, 0, 4}, IfaceID: "env", OVSDB: "tcp:192.0.2.1:6640", StateDir: "/run/s", KubeletDir: "/var/lib/kubelet/device-plugins",
+		MAC: nic.MAC{2, 0, 0, 0, 0, 4}, IfaceID: "env", OVSDB: "tcp:192.0.2.1:6640", StateDir: "/run/s", KubeletDir: "/var/lib/kubelet/device-plugins", Attach: AttachDevice,
 		IPAM: "host-local", Pod: record.Pod{Namespace: "ns", Name: "p", UID: "u"}, Raw: []byte(complex), Args: podArgs,
 	}
 	want.DNS.Nameservers = []string{"10.1.0.53"}
@@ -107,6 +107,11 @@ func TestParseConfigRefuses(t *testing.T) {
 		{with(`"ovsdb":"pipe:/x"`), "", 7, `ovsdb = "pipe:/x"`},
 		{with(`"stateDir":"state"`), "", 7, `stateDir = "state": want an absolute path`},
 		{with(`"kubeletDir":"plugins"`), "", 7, `kubeletDir = "plugins": want an absolute path, for example /var/lib/kubelet/device-plugins`},
+		{with(`"attach":"vf"`), "", 7, `attach = "vf": want "device", "veth" or "any"`},
+		{with(`"attach":"veth"`), "", 7, `attach = "veth": deviceID = "0000:03:00.2" names a device: want one of the two`},
+		{with(`"attach":"any"`), "", 7, `attach = "any": resourceName is missing: want the resource that the VFs of pods are from`},
+		{strings.Replace(minimal, `"deviceID":"0000:03:00.2"`, `"attach":"veth","resourceName":"a/b"`, 1), "", 7, `resourceName = "a/b": want it away, or attach any`},
+		{`{"cniVersion":"1.1.0","name":"n","attach":"veth"}`, "", 7, `attach = "veth": bridge is missing: want the name of an Open vSwitch bridge for the other end`},
 		{with(`"resourceName":"fast"`), "", 7, `resourceName = "fast": want the name of a resource, for example sluice.dev/fast`},
 		{with(`"resourceName":"a/b/c"`), "", 7, `resourceName = "a/b/c"`},
 		{with(`"ipam":{"ranges":[]}`), "", 7, `ipam = {"ranges":[]}: want an object with a "type", for example {"type": "host-local"}`},

@@ -22,6 +22,9 @@ func device(store record.Store, c *Config, args *skel.CmdArgs) error {
 	bad := func(format string, a ...any) error {
 		return coded(types.ErrInvalidNetworkConfig, "network configuration %q: "+format, append([]any{c.Name}, a...)...)
 	}
+	if c.Attach == AttachVeth {
+		return c.pair(args)
+	}
 	if c.VF == "" && c.Resource == "" {
 		return bad("deviceID is missing: want %s, or resourceName, for the VF that the kubelet gave to the pod", deviceForm)
 	}
@@ -32,7 +35,7 @@ func device(store record.Store, c *Config, args *skel.CmdArgs) error {
 		return nil
 	}
 	given, err := kubelet.Read(c.KubeletDir)
-	if err != nil && c.Resource != "" {
+	if err != nil && c.Resource != "" && !(c.Attach == AttachAny && kubelet.None(err)) {
 		return coded(ErrNode, "resourceName = %q: %w: want kubeletDir to be the kubelet's folder of device plugins", c.Resource, err)
 	}
 	if c.Resource == "" {
@@ -43,6 +46,8 @@ func device(store record.Store, c *Config, args *skel.CmdArgs) error {
 	}
 	mine := given.Of(c.Pod.UID, c.Resource)
 	switch {
+	case len(mine) == 0 && c.Attach == AttachAny && c.VF == "":
+		return c.pair(args)
 	case len(mine) == 0:
 		return bad("resourceName = %q: the kubelet has given pod %s/%s no device of it: want it among the limits of one of the pod's containers",
 			c.Resource, c.Pod.Namespace, c.Pod.Name)

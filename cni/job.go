@@ -43,7 +43,7 @@ type job struct {
 // of makes j the job of a record.
 func (j *job) of(r *record.Record, cniPath string) {
 	j.rec = r
-	j.want = Want{VF: r.VF, IfName: r.IfName, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
+	j.want = Want{VF: r.VF, IfName: r.IfName, Pair: r.Pair, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
 	j.call = Call{
 		Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
 		IfName: r.IfName, Args: r.Args, Path: cniPath,
@@ -72,7 +72,7 @@ const (
 // touches says what a step changes.
 func touches(s Step) aspect {
 	dev := func(d Dev) aspect {
-		if d.Side == Rep {
+		if d.Side == Rep || d.Side == HostEnd {
 			return aspectRep
 		}
 		return aspectVF
@@ -90,6 +90,8 @@ func touches(s Step) aspect {
 		return aspectAdminMAC
 	case SetSetting:
 		return aspectSettings
+	case AddPair, DelPair:
+		return aspectPlace
 	case Move, Await:
 		return aspectPlace
 	case MoveRDMA:
@@ -166,6 +168,10 @@ func (j *job) do(ctx context.Context, step Step) error {
 			return j.p.Host.RDMA.Move(ctx, s.Name, j.rec.Netns)
 		}
 		return j.pod.MoveRDMA(ctx, s.Name, "")
+	case AddPair:
+		return j.p.Host.Pairs.AddPair(ctx, s.Host, s.Pod, j.rec.Netns)
+	case DelPair:
+		return j.p.Host.Pairs.DelPair(ctx, s.Host)
 	case Await:
 		return j.await(ctx)
 	case Plug:
@@ -192,7 +198,7 @@ func (j *job) do(ctx context.Context, step Step) error {
 }
 
 func (j *job) links(d Dev) host.Links {
-	if d.Side == PodVF {
+	if d.Side == PodVF || d.Side == PodEnd {
 		return j.pod
 	}
 	return j.p.Host.Links
@@ -263,6 +269,13 @@ func (j *job) await(ctx context.Context) error {
 
 // read answers the state, reading what is stale of it.
 func (j *job) read(ctx context.Context) (State, error) {
+	const pair = aspectRep | aspectVF | aspectPlace
+	if j.want.Pair && j.stale&pair != 0 {
+		if err := j.readPair(ctx); err != nil {
+			return State{}, err
+		}
+		j.stale &= aspectAddresses | aspectRoutes | aspectPort
+	}
 	if j.stale == everything {
 		st, err := j.p.observe(ctx)
 		if err != nil {
@@ -292,7 +305,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		}
 		j.stale &^= r.aspect
 	}
-	if j.want.Goal == record.Attached {
+	if j.want.Goal == record.Attached && !j.want.Pair {
 		switch {
 		case !j.want.Userspace && j.state.Place != AtHome && j.state.Place != InPod:
 			return State{}, coded(ErrKernel, "the netdev of VF %s is gone", j.rec.VF)

@@ -27,6 +27,7 @@ type Want struct {
 	Settings nic.Settings // of the VF, what is wanted of them
 
 	// Of both ends.
+	Pair      bool     // of software interfaces, VF being the host's end
 	Userspace bool     // a program drives the VF: there is no netdev to attach
 	IPAM      string   // plugin; "" for none
 	RDMA      []string // devices that go where the VF's netdev goes
@@ -48,6 +49,7 @@ const (
 
 // State is what was observed of an attachment.
 type State struct {
+	Pair  bool // VF and Rep are the ends of a pair
 	Place Place
 	VF    nic.Netdev // zero unless AtHome or InPod
 
@@ -88,9 +90,14 @@ type Addressing struct {
 // left. It is pure.
 func Next(w Want, s State) (Step, bool) {
 	var step Step
-	if w.Goal == record.Attached {
+	switch attaching := w.Goal == record.Attached; {
+	case attaching && w.Pair:
+		step = attachPair(w, s)
+	case attaching:
 		step = attach(w, s)
-	} else {
+	case w.Pair:
+		step = detachPair(w, s)
+	default:
 		step = detach(w, s)
 	}
 	return step, step != nil
@@ -252,11 +259,20 @@ func detach(w Want, s State) Step {
 	return nil
 }
 
-func (s State) rep() Dev { return Dev{Rep, s.Rep.Name, s.Rep.Ifindex} }
+func (s State) rep() Dev {
+	side := Rep
+	if s.Pair {
+		side = HostEnd
+	}
+	return Dev{side, s.Rep.Name, s.Rep.Ifindex}
+}
 
 func (s State) vf() Dev {
 	side := HostVF
-	if s.Place == InPod {
+	switch {
+	case s.Pair:
+		side = PodEnd
+	case s.Place == InPod:
 		side = PodVF
 	}
 	return Dev{side, s.VF.Name, s.VF.Ifindex}

@@ -76,7 +76,11 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	if err := p.settle(ctx, store, c.VF, c.OVSDB, args); err != nil {
 		return err
 	}
-	j, err := p.begin(ctx, store, c, args)
+	begin := p.begin
+	if c.Pair {
+		begin = p.beginPair
+	}
+	j, err := begin(ctx, store, c, args)
 	if err != nil {
 		return err
 	}
@@ -150,6 +154,10 @@ func (p *Plugin) settle(ctx context.Context, store record.Store, vf, endpoint st
 // it. It asks the machine alone: a path that leads nowhere from here may lead to the
 // namespace from elsewhere.
 func (j *job) inPlace(ctx context.Context) (bool, error) {
+	if j.rec.Pair {
+		err := j.readPair(ctx)
+		return j.state.Rep.Exists(), err
+	}
 	_, home, err := j.find(ctx, j.p.Host.Links)
 	return !home, err
 }

@@ -45,7 +45,10 @@ func (j *job) answer(c Config) *current.Result {
 	}
 	index := len(out.Interfaces) - 1
 	pod := out.Interfaces[index]
-	pod.Sandbox, pod.PciID = j.rec.Netns, j.rec.VF
+	pod.Sandbox = j.rec.Netns
+	if !j.want.Pair {
+		pod.PciID = j.rec.VF
+	}
 	if j.result == nil {
 		return out
 	}

@@ -29,9 +29,11 @@ type Side int
 
 // The netdevs of an attachment.
 const (
-	Rep    Side = iota // representor, always in the host's namespace
-	HostVF             // VF's netdev in the host's namespace
-	PodVF              // VF's netdev in the pod's namespace
+	Rep     Side = iota // representor, always in the host's namespace
+	HostVF              // VF's netdev in the host's namespace
+	PodVF               // VF's netdev in the pod's namespace
+	HostEnd             // of a pair, in the host's namespace
+	PodEnd              // of a pair, in the pod's namespace
 )
 
 func (d Dev) String() string {
@@ -40,6 +42,10 @@ func (d Dev) String() string {
 		return "representor " + d.Name
 	case HostVF:
 		return "VF netdev " + d.Name
+	case HostEnd:
+		return "veth " + d.Name
+	case PodEnd:
+		return "veth " + d.Name + " in the pod"
 	default:
 		return "VF netdev " + d.Name + " in the pod"
 	}
@@ -84,6 +90,10 @@ type (
 		Name string
 		To   Side
 	}
+	// AddPair makes a pair, one end on the host and one in the pod; DelPair removes it.
+	AddPair struct{ Host, Pod string }
+	DelPair struct{ Host string }
+
 	// Await waits for the kernel to give back the netdev of a VF whose
 	// namespace is ending: it is moved to the host's when the last user of the
 	// namespace is gone (net/core/dev.c, default_device_exit_net).
@@ -120,6 +130,8 @@ func (SetAdminMAC) step() {}
 func (SetSetting) step()  {}
 func (Move) step()        {}
 func (MoveRDMA) step()    {}
+func (AddPair) step()     {}
+func (DelPair) step()     {}
 func (Await) step()       {}
 func (Plug) step()        {}
 func (Unplug) step()      {}
@@ -164,6 +176,12 @@ func (s MoveRDMA) String() string {
 	}
 	return fmt.Sprintf("move RDMA device %s to the host", s.Name)
 }
+
+func (s AddPair) String() string {
+	return fmt.Sprintf("make pair of veth %s and %s in the pod", s.Host, s.Pod)
+}
+
+func (s DelPair) String() string { return "remove pair of veth " + s.Host }
 
 func (s Await) String() string {
 	return "wait until the kernel gives the netdev of VF " + s.VF + " back"

@@ -171,6 +171,31 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			errs = append(errs, s.unplug(ctx, port))
 		}
 	}
+	return errors.Join(append(errs, s.pairs(ctx))...)
+}
+
+// pairs removes pairs of ours of which there is no record.
+func (s *sweeper) pairs(ctx context.Context) error {
+	links, err := s.p.Host.Links.Links(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range links {
+		if l.Kind != kindVeth || !record.IsPairName(l.Name) {
+			continue
+		}
+		errs = append(errs, s.locked(ctx, l.Name, func(ctx context.Context) error {
+			if _, err := s.store.Load(l.Name); !errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err := s.p.Host.Pairs.DelPair(ctx, l.Name); err != nil {
+				return err
+			}
+			s.swept.say("pair %s, of which there is no record, is removed", l.Name)
+			return nil
+		}))
+	}
 	return errors.Join(errs...)
 }
 
@@ -262,6 +287,9 @@ func (s *sweeper) unplug(ctx context.Context, port offload.Port) error {
 		return nil
 	}
 	vf := behind(st, port.Representor)
+	if record.IsPairName(port.Representor) {
+		vf = port.Representor
+	}
 	if vf == "" { // no representor of that name: nothing can be plugged under it
 		return remove(ctx)
 	}
@@ -285,6 +313,9 @@ func behind(st nic.State, representor string) string {
 // it is. The damaged one is set aside. It answers nil where nothing of the attachment
 // is left, or nobody can say whose it is: the VF is in a namespace that nobody named.
 func (p *Plugin) salvage(ctx context.Context, store record.Store, address, endpoint string, args *skel.CmdArgs) (*record.Record, error) {
+	if record.IsPairName(address) {
+		return p.salvagePair(ctx, store, address, endpoint, args)
+	}
 	st, err := p.observe(ctx)
 	if err != nil {
 		return nil, err
@@ -332,6 +363,30 @@ func (p *Plugin) salvage(ctx context.Context, store record.Store, address, endpo
 	// it passes for complete.
 	complete := record.Entry{Time: r.Started, Goal: record.Attached, Done: true}
 	return r, errors.Join(store.SetAside(address), store.Save(r), store.Append(r, complete))
+}
+
+// salvagePair is salvage for a pair, whose name says whose it may be and whose port says
+// whose it is.
+func (p *Plugin) salvagePair(ctx context.Context, store record.Store, name, endpoint string, args *skel.CmdArgs) (*record.Record, error) {
+	port, err := p.portOf(ctx, endpoint, name)
+	if err != nil {
+		return nil, fmt.Errorf("the record of %s cannot be read, and its port cannot be looked up: %w", name, err)
+	}
+	r := &record.Record{
+		Started: time.Now().UTC(), Boot: p.Host.Boot, VF: name, Pair: true, Representor: name, OVSDB: endpoint,
+		Config: json.RawMessage("{}"), Path: args.Path,
+	}
+	switch {
+	case port != nil:
+		slash := strings.LastIndex(port.Owner, "/")
+		r.Container, r.IfName, r.Bridge = port.Owner[:max(slash, 0)], port.Owner[slash+1:], port.Bridge
+	case record.PairName(args.ContainerID, args.IfName) == name:
+		r.Container, r.IfName, r.Netns = args.ContainerID, args.IfName, args.Netns
+	default: // without a port it carries nothing
+		return nil, errors.Join(p.Host.Pairs.DelPair(ctx, name), store.SetAside(name))
+	}
+	complete := record.Entry{Time: r.Started, Goal: record.Attached, Done: true}
+	return r, errors.Join(store.SetAside(name), store.Save(r), store.Append(r, complete))
 }
 
 // portOf is the port with our mark of a representor; nil for none.

@@ -26,9 +26,10 @@ type Record struct {
 	Pod       Pod    `json:"pod,omitzero"`
 
 	// What it is made of.
-	VF          string     `json:"vf"` // PCI address
+	VF          string     `json:"vf"` // PCI address; of a pair PairName
 	PF          nic.Handle `json:"pf"`
 	Index       int        `json:"index"`               // of the VF among the PF's
+	Pair        bool       `json:"pair,omitempty"`      // of software interfaces: VF is the host's end
 	Userspace   bool       `json:"userspace,omitempty"` // a program drives it: it has no netdev
 	Representor string     `json:"representor"`         // "" of a PF in legacy mode
 	Bridge      string     `json:"bridge"`              // "" in none

@@ -242,7 +242,7 @@ func (s Store) vfs() ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if vf, ok := strings.CutSuffix(e.Name(), ".json"); ok && nic.IsPCIAddress(vf) {
+		if vf, ok := strings.CutSuffix(e.Name(), ".json"); ok && (nic.IsPCIAddress(vf) || IsPairName(vf)) {
 			out = append(out, vf)
 		}
 	}

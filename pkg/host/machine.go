@@ -14,6 +14,7 @@ type Machine struct {
 	Devlink  Devlink
 	Links    Links // of the host's network namespace
 	Bonds    Bonds // of the host's network namespace
+	Pairs    Pairs
 	RDMA     RDMA
 	Netns    Netns
 	Settings Settings

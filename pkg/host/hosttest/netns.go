@@ -23,6 +23,7 @@ func netnsRules() []rule {
 		when("netns/unbind inside", unbindInside, Namespaces, SRIOV),
 		when("netns/no vfs left", noVFsLeft, Namespaces, SRIOV),
 		when("netns/gone", netnsGone, Namespaces, SRIOV),
+		when("netns/pair", pair, Namespaces, Software),
 		when("netns/gone/clash", netnsGoneClash, Namespaces, SRIOV, Software),
 	}
 }

@@ -104,6 +104,7 @@ func Open(o Options) (*Machine, error) {
 		Devlink: e,
 		Links:   l,
 		Bonds:   bonds{links: l},
+		Pairs:   pairs{links: l},
 		RDMA:    rdma{sys: o.Sys, dev: o.Dev, etc: o.Etc, home: home, client: ib},
 		GPUs:    gpus{sys: functions},
 		Netns:   namespaces{home: home},

@@ -102,5 +102,6 @@ func (s *Sim) reap(id int) {
 		}
 	}
 	s.drop(func(l *link) bool { return l.Netns == id })
+	s.unpair()
 	s.st.Netns = slices.DeleteFunc(s.st.Netns, func(n *netns) bool { return n.ID == id })
 }

@@ -271,6 +271,7 @@ func (s hand) machine() host.Machine {
 		Devlink:  devlink{s},
 		Links:    &links{s: s, ns: hostNS},
 		Bonds:    bonds{s},
+		Pairs:    pairs{s},
 		RDMA:     rdma{s},
 		Netns:    namespaces{s},
 		Settings: settings{s},
@@ -344,6 +345,8 @@ const (
 	SetRDMAMode  Verb = "set RDMA mode"
 	SetRDMABoot  Verb = "set RDMA mode at boot"
 	MoveRDMA     Verb = "move RDMA device to netns"
+	AddPair      Verb = "add pair"
+	DelPair      Verb = "remove pair"
 
 	// Aggregate is the driver's own: that it takes a bond into hardware. It makes no
 	// Op, and only a Fault that names it meets it.
@@ -357,7 +360,7 @@ func verbs() []Verb {
 	out := []Verb{
 		SetVFs, SetAutoprobe, Bind, Unbind, SetEswitch, SetPortMAC, SetMTU, SetMAC, SetUp, SetName, SetVFMAC, Move,
 		AddAddress, AddRoute, Announce, AddSF, DelSF, SetSFActive, AddBond, DelBond, Enslave, Release,
-		SetRDMAMode, SetRDMABoot, MoveRDMA, Aggregate,
+		SetRDMAMode, SetRDMABoot, MoveRDMA, AddPair, DelPair, Aggregate,
 	}
 	for _, k := range knobs() {
 		if v := SetOf(k.name); !slices.Contains(out, v) {

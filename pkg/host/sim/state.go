@@ -29,6 +29,7 @@ type state struct {
 	LAGs    []*lag        `json:"lags,omitempty"`
 	Netns   []*netns      `json:"netns"`           // the host's first
 	NetnsID int           `json:"netnsID"`         // number given out last
+	Pairs   int           `json:"pairs,omitempty"` // made so far
 	Files   []string      `json:"files,omitempty"` // paths that are no namespace
 	Faults  []Fault       `json:"faults,omitempty"`
 
@@ -124,6 +125,7 @@ type link struct {
 	Set      nic.Settings   `json:"set,omitempty"`
 	Bond     *bond          `json:"bond,omitempty"`   // of a bond
 	Master   int            `json:"master,omitempty"` // ifindex of the bond that it is in
+	Pair     int            `json:"pair,omitempty"`   // number of the pair that it is an end of
 
 	// What a member of a bond was before and will be after.
 	OwnMAC nic.MAC `json:"ownMAC,omitzero"`

@@ -363,13 +363,17 @@ type Settings interface {
 // Watch tells that something has changed, whoever did it.
 type Watch interface {
 	// Changes sends whenever an interface, address, route, devlink object or
-	// device has changed; several changes close together may be one. The channel
-	// is closed when ctx ends. Lost messages count as a change.
+	// device has changed; several changes of one thing close together may be one. The
+	// channel is closed when ctx ends. Lost messages count as a change of anything;
+	// whoever reads slowly loses none.
 	Changes(ctx context.Context) (<-chan Change, error)
 }
 
-// Change is one change in words, for logs: "netdev eth3", "devlink pci/0000:03:00.0".
-type Change struct{ What string }
+// Change is one change.
+type Change struct {
+	What string // in words, for logs: "netdev eth3", "devlink pci/0000:03:00.0"
+	Of   Thing
+}
 
 // RDMA is the machine's RDMA devices.
 type RDMA interface {

@@ -16,23 +16,32 @@ import (
 // things, not with the product of any two of their numbers. Parts that m does not
 // have (nil) have nothing.
 func Observe(ctx context.Context, m Machine) (nic.State, error) {
+	v, err := Look(ctx, m)
+	if err != nil {
+		return nic.State{}, err
+	}
+	return v.State, nil
+}
+
+// Look is Observe that keeps the lists, so that it can be followed (View.After).
+func Look(ctx context.Context, m Machine) (*View, error) {
 	ctx = observing(ctx)
 	l, err := read(ctx, m)
 	if err != nil {
-		return nic.State{}, err
+		return nil, err
 	}
 	out := newJoin(l).state(l.functions)
 	if m.RDMA != nil {
 		if out.RDMA, err = m.RDMA.System(ctx); err != nil {
-			return nic.State{}, err
+			return nil, err
 		}
 	}
 	if m.Settings != nil {
 		if err := m.Settings.Read(ctx, &out); err != nil {
-			return nic.State{}, err
+			return nil, err
 		}
 	}
-	return out, nil
+	return &View{State: out, lists: l}, nil
 }
 
 // lists is all that Observe joins.

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"sluice.dev/sluice/pkg/devlink"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/netlink"
+	"sluice.dev/sluice/pkg/nic"
+	"sluice.dev/sluice/pkg/pci"
 	"sluice.dev/sluice/pkg/rtnl"
 	"sluice.dev/sluice/pkg/uevent"
 )
@@ -24,11 +27,10 @@ type watch struct {
 	devlink *devlink.Client
 }
 
-// ear is one monitor: next gives what changed in words, "" for what is of no
-// interest.
+// ear is one monitor: next gives what changed, nothing for what is of no interest.
 type ear struct {
 	io.Closer
-	next func(context.Context) (string, error)
+	next func(context.Context) ([]host.Change, error)
 }
 
 func (w watch) Changes(ctx context.Context) (<-chan host.Change, error) {
@@ -44,22 +46,15 @@ func (w watch) Changes(ctx context.Context) (<-chan host.Change, error) {
 	if err != nil {
 		return nil, fail(op, what, err)
 	}
-	// Whoever is slow finds one change instead of many, and what it reads then is
-	// not older than those.
-	out := make(chan host.Change, 16)
-	tell := func(words string) {
-		select {
-		case out <- host.Change{What: words}:
-		default:
-		}
-	}
+	out, box := make(chan host.Change), host.NewOutbox()
 	var all sync.WaitGroup
 	for _, e := range ears {
 		all.Go(func() {
 			defer e.Close()
-			e.listen(ctx, tell)
+			e.listen(ctx, box.Put)
 		})
 	}
+	all.Go(func() { box.Send(ctx, out) })
 	go func() {
 		all.Wait()
 		close(out)
@@ -96,23 +91,20 @@ func (w watch) listen() (ears []ear, err error) {
 	if err != nil {
 		return ears, err
 	}
-	ears = append(ears, ear{links, func(ctx context.Context) (string, error) {
+	ears = append(ears, ear{links, func(ctx context.Context) ([]host.Change, error) {
 		list, err := links.Next(ctx)
-		if err != nil {
-			return "", err
-		}
-		return linkWords(list[0]), nil
+		return each(list, linkChange), err
 	}})
 	devices, err := uevent.Listen()
 	if err != nil {
 		return ears, err
 	}
-	ears = append(ears, ear{devices, func(ctx context.Context) (string, error) {
+	ears = append(ears, ear{devices, func(ctx context.Context) ([]host.Change, error) {
 		e, err := devices.Next(ctx)
 		if err != nil || !slices.Contains(subsystems(), e.Subsystem) {
-			return "", err
+			return nil, err
 		}
-		return fmt.Sprintf("%s %s: %s", e.Subsystem, e.Name(), e.Action), nil
+		return []host.Change{deviceChange(e)}, nil
 	}})
 	ports, err := w.devlink.Listen()
 	if errors.Is(err, devlink.ErrNoFamily) {
@@ -121,53 +113,102 @@ func (w watch) listen() (ears []ear, err error) {
 	if err != nil {
 		return ears, err
 	}
-	return append(ears, ear{ports, func(ctx context.Context) (string, error) {
+	return append(ears, ear{ports, func(ctx context.Context) ([]host.Change, error) {
 		list, err := ports.Next(ctx)
-		if err != nil {
-			return "", err
-		}
-		return devlinkWords(list[0]), nil
+		return each(list, devlinkChange), err
 	}}), nil
+}
+
+func each[T any](list []T, change func(T) host.Change) []host.Change {
+	out := make([]host.Change, len(list))
+	for i, e := range list {
+		out[i] = change(e)
+	}
+	return out
 }
 
 // listen tells what is heard until ctx ends. A monitor that fails is none to be
 // silent about: it is tried again, and each time counts as a change.
-func (e ear) listen(ctx context.Context, tell func(string)) {
+func (e ear) listen(ctx context.Context, tell func(host.Change)) {
 	for {
-		words, err := e.next(ctx)
+		heard, err := e.next(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, netlink.ErrOverrun):
-			tell(err.Error())
+			tell(host.Change{What: err.Error()})
 		case err != nil:
-			tell(fmt.Sprintf("cannot hear what changes: %v", err))
+			tell(host.Change{What: fmt.Sprintf("cannot hear what changes: %v", err)})
 			if netlink.Sleep(ctx, time.Second) != nil {
 				return
 			}
-		case words != "":
-			tell(words)
+		}
+		for _, c := range heard {
+			tell(c)
 		}
 	}
 }
 
-func linkWords(e rtnl.Event) string {
+func linkChange(e rtnl.Event) host.Change {
 	name := e.Name
 	if name == "" {
 		name = fmt.Sprint(e.Ifindex)
 	}
 	if e.Subject == rtnl.OfLink {
-		return "netdev " + name + gone(e.Gone)
+		return host.Change{What: "netdev " + name + gone(e.Gone), Of: host.Thing{Kind: host.OfInterface, Ifindex: e.Ifindex}}
 	}
-	return fmt.Sprintf("%s of netdev %s%s", e.Subject, name, gone(e.Gone))
+	return host.Change{What: fmt.Sprintf("%s of netdev %s%s", e.Subject, name, gone(e.Gone)), Of: host.Thing{Kind: host.OfUses}}
 }
 
-func devlinkWords(e devlink.Event) string {
-	object := e.Handle.String()
+func devlinkChange(e devlink.Event) host.Change {
+	object, of := e.Handle.String(), host.Thing{Kind: host.OfUses}
 	if e.Port != nil {
 		object = portName(e.Handle, *e.Port)
 	}
-	return fmt.Sprintf("devlink %s of %s%s", e.Subject, object, gone(e.Gone))
+	switch {
+	case e.Subject == devlink.OfDevice:
+		of = host.Thing{Kind: host.OfDevlink, Handle: e.Handle}
+	case e.Subject == devlink.OfReporter:
+		of = host.Thing{Kind: host.OfHealth, Handle: e.Handle}
+	case e.Subject == devlink.OfPort && e.Port != nil:
+		of = host.Thing{Kind: host.OfPort, Handle: e.Handle, Port: *e.Port}
+	}
+	return host.Change{What: fmt.Sprintf("devlink %s of %s%s", e.Subject, object, gone(e.Gone)), Of: of}
+}
+
+// deviceChange goes by where a device hangs: below the function whose driver made it.
+func deviceChange(e uevent.Event) host.Change {
+	c := host.Change{What: fmt.Sprintf("%s %s: %s", e.Subsystem, e.Name(), e.Action)}
+	function, sf := owner(e.Path)
+	switch {
+	case e.Subsystem == "pci":
+		c.Of = host.Thing{Kind: host.OfFunction, Function: e.Name()}
+	case strings.HasPrefix(e.Subsystem, "infiniband"):
+		c.Of = host.Thing{Kind: host.OfRDMA}
+	case e.Subsystem == "misc":
+		c.Of = host.Thing{Kind: host.OfFiles}
+	case sf:
+		c.Of = host.Thing{Kind: host.OfSFs}
+	case e.Subsystem == "vdpa", e.Subsystem == "vhost-vdpa":
+		c.Of = host.Thing{Kind: host.OfVDPA, Function: function}
+	case function == "": // of no card
+		c.Of = host.Thing{Kind: host.OfUses}
+	default:
+		c.Of = host.Thing{Kind: host.OfPart, Function: function}
+	}
+	return c
+}
+
+// owner is the PCI function that a device is or hangs below, and whether it is of one
+// of its SFs.
+func owner(path string) (function string, sf bool) {
+	for part := range strings.SplitSeq(path, "/") {
+		if nic.IsPCIAddress(part) {
+			function = part
+		}
+		sf = sf || pci.IsSF(part)
+	}
+	return function, sf
 }
 
 func gone(yes bool) string {

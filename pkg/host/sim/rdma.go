@@ -21,16 +21,21 @@ type rdma struct{ hand }
 func (s rdma) Devices(ctx context.Context) ([]host.RDMADevice, error) {
 	var out []host.RDMADevice
 	err := s.read(ctx, "list RDMA devices", func() error {
-		netdevs := s.netdevs()
-		for _, d := range s.st.RDMA {
-			if d.Netns == hostNS {
-				out = append(out, s.rdmaDevice(d, netdevs[d.id()]))
-			}
-		}
-		slices.SortFunc(out, func(a, b host.RDMADevice) int { return strings.Compare(a.Name, b.Name) })
+		out = s.rdmaDevices()
 		return nil
 	})
 	return out, err
+}
+
+func (s *Sim) rdmaDevices() (out []host.RDMADevice) {
+	netdevs := s.netdevs()
+	for _, d := range s.st.RDMA {
+		if d.Netns == hostNS {
+			out = append(out, s.rdmaDevice(d, netdevs[d.id()]))
+		}
+	}
+	slices.SortFunc(out, func(a, b host.RDMADevice) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // rdmaDevice describes a device; l is the function's netdev in the host's namespace,

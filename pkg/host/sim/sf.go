@@ -76,20 +76,25 @@ func (s *Sim) dropSF(f int, o *sf) {
 func (s pci) SFs(ctx context.Context) ([]host.SFDevice, error) {
 	var out []host.SFDevice
 	err := s.read(ctx, "list SF devices", func() error {
-		away := s.away()
-		for i, p := range s.st.PFs {
-			for _, o := range p.SFs {
-				if o.Active {
-					out = append(out, host.SFDevice{
-						Name: s.sfDevice(o), PF: p.Address, Num: o.Num, Driver: "mlx5_core.sf", Away: away[sfID(i, o.Num)],
-					})
-				}
-			}
-		}
-		slices.SortFunc(out, func(a, b host.SFDevice) int { return cmp.Compare(a.Name, b.Name) })
+		out = s.sfDevices()
 		return nil
 	})
 	return out, err
+}
+
+func (s *Sim) sfDevices() (out []host.SFDevice) {
+	away := s.away()
+	for i, p := range s.st.PFs {
+		for _, o := range p.SFs {
+			if o.Active {
+				out = append(out, host.SFDevice{
+					Name: s.sfDevice(o), PF: p.Address, Num: o.Num, Driver: "mlx5_core.sf", Away: away[sfID(i, o.Num)],
+				})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b host.SFDevice) int { return cmp.Compare(a.Name, b.Name) })
+	return out
 }
 
 func (s devlink) AddSF(ctx context.Context, h nic.Handle, num int) error {

@@ -25,7 +25,8 @@ type Sim struct {
 	handles map[int]int // open handles by namespace
 	log     []Op
 	dead    bool
-	told    []chan host.Change // who watches
+	told    []*host.Outbox // of those who watch
+	shown   shown          // what they have been told of
 
 	table    []knob    // see Sim.knobs
 	promised time.Time // up to when those will be told of what is late

@@ -10,23 +10,27 @@ import (
 
 type watch struct{ hand }
 
-// Changes tells of every change, by whomever. A watcher that is slow gets one word
-// for several.
+// Changes tells of every change, by whomever.
 func (s watch) Changes(ctx context.Context) (<-chan host.Change, error) {
-	c := make(chan host.Change, 16)
+	box := host.NewOutbox()
 	err := s.read(ctx, "watch changes", func() error {
-		s.told = append(s.told, c)
+		if len(s.told) == 0 {
+			s.shown = s.show()
+		}
+		s.told = append(s.told, box)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() {
+	c := make(chan host.Change)
+	go func() {
+		defer close(c)
+		box.Send(ctx, c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.told = slices.DeleteFunc(s.told, func(o chan host.Change) bool { return o == c })
-		close(c)
-	})
+		s.told = slices.DeleteFunc(s.told, func(o *host.Outbox) bool { return o == box })
+	}()
 	return c, nil
 }
 
@@ -55,11 +59,18 @@ func (s *Sim) tell(what string) {
 	}
 }
 
+// send tells of each thing that shows differently than it was told last, as the kernel
+// does. What shows in no list is told as anything.
 func (s *Sim) send(what string) {
-	for _, c := range s.told {
-		select {
-		case c <- host.Change{What: what}:
-		default: // what it has not read yet says so too
+	now := s.show()
+	things := s.shown.differ(now)
+	s.shown = now
+	if len(things) == 0 {
+		things = []host.Thing{{}}
+	}
+	for _, box := range s.told {
+		for _, t := range things {
+			box.Put(host.Change{What: what, Of: t})
 		}
 	}
 }

@@ -82,7 +82,7 @@ func BenchmarkPrefer(b *testing.B) {
 func BenchmarkService(b *testing.B) {
 	node := card(128)
 	p, err := New(Config{Dir: "/d", Pools: []nic.Pool{pool("fast", "")}, Exists: node.Exists,
-		Observe: func(context.Context) (nic.State, error) { return node.State, nil }})
+		Look: looking(func(context.Context) (nic.State, error) { return node.State, nil })})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -118,8 +118,7 @@ func observed(b *testing.B, dir string) (*Plugin, host.Machine) {
 		pools = append(pools, p)
 	}
 	p, err := New(Config{
-		Dir: dir, Pools: pools, RDMA: m.RDMA.Devices, Exists: func(string) bool { return true },
-		Observe: func(ctx context.Context) (nic.State, error) { return host.Observe(ctx, m) },
+		Dir: dir, Pools: pools, Exists: func(string) bool { return true }, Look: viewing(m),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -224,7 +223,7 @@ func BenchmarkReconnect(b *testing.B) {
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	node := card(128)
 	p, err := New(Config{Dir: dir, Pools: []nic.Pool{pool("fast", "")}, Exists: node.Exists,
-		Observe: func(context.Context) (nic.State, error) { return node.State, nil }})
+		Look: looking(func(context.Context) (nic.State, error) { return node.State, nil })})
 	if err != nil {
 		b.Fatal(err)
 	}

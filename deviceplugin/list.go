@@ -22,6 +22,8 @@ type Node struct {
 	// Exists says whether there is a file at an absolute path.
 	Exists func(path string) bool
 
+	sight Sight // that State and RDMA are of
+
 	// Held says whether a running pod has a device of a resource, by what the
 	// kubelet says; nil: it says nothing.
 	Held func(resource, id string) bool

@@ -1,6 +1,7 @@
 package deviceplugin
 
 import (
+	"context"
 	"fmt"
 
 	"sluice.dev/sluice/pkg/host"
@@ -57,4 +58,23 @@ func ports(ranges string) []nic.Pick {
 		panic(err)
 	}
 	return []nic.Pick{{PF: nic.PCI("0000:03:00.0"), Indexes: r}, {PF: nic.PCI("0000:03:00.1"), Indexes: r}}
+}
+
+// sight is one that cannot be followed: each change is looked at as a whole.
+type sight struct {
+	state nic.State
+	rdma  []host.RDMADevice
+}
+
+func (s sight) State() nic.State        { return s.state }
+func (s sight) RDMA() []host.RDMADevice { return s.rdma }
+
+func (s sight) After(context.Context, []host.Change) (Sight, bool, error) { return s, false, nil }
+
+// looking is Config.Look by what observe answers.
+func looking(observe func(context.Context) (nic.State, error)) func(context.Context) (Sight, error) {
+	return func(ctx context.Context) (Sight, error) {
+		state, err := observe(ctx)
+		return sight{state: state}, err
+	}
 }

@@ -43,14 +43,13 @@ type Config struct {
 	DeviceInfo string
 	CDI        string
 
-	// Observe reads the machine, with VF.Owner filled in where the caller keeps
-	// a record. It is called at the start, after each change, and once for every
+	// Look reads the machine, with VF.Owner filled in where the caller keeps a record.
+	// It is called at the start, some time after each change, and once for every
 	// allocation, from several goroutines at a time.
-	Observe func(context.Context) (nic.State, error)
+	Look func(context.Context) (Sight, error)
 
-	// RDMA lists RDMA devices, and GPUs what NICs may be near to; nil: there are
-	// none. RDMA is called where Observe is, GPUs while a pool asks for them.
-	RDMA func(context.Context) ([]host.RDMADevice, error)
+	// GPUs lists what NICs may be near to, where Look is called and a pool asks for
+	// them; nil: there are none.
 	GPUs func(context.Context) ([]host.GPU, error)
 
 	// Allocated is told how an allocation of a resource went, and how long it took from
@@ -94,12 +93,15 @@ type timing struct {
 	register time.Duration // bound of one registration
 	listen   time.Duration // how long the kubelet may take to open its stream then
 	ask      time.Duration // how often the kubelet is asked who has what
+	calm     time.Duration // how long after the last change that was followed all is looked at
+	patience time.Duration // and how long after the first
 }
 
 func defaultTiming() timing {
 	return timing{
 		settle: 250 * time.Millisecond, first: 50 * time.Millisecond, most: time.Second,
 		poll: time.Second, register: 5 * time.Second, listen: 5 * time.Second, ask: 10 * time.Second,
+		calm: time.Second, patience: 5 * time.Second,
 	}
 }
 
@@ -123,8 +125,8 @@ func New(c Config) (*Plugin, error) {
 	default:
 		return nil, fmt.Errorf("device plugin: way %q: want %s, %s or none", c.Way, ByRegister, ByWatcher)
 	}
-	if c.Observe == nil {
-		return nil, errors.New("device plugin: Observe is nil: want a function that reads the machine")
+	if c.Look == nil {
+		return nil, errors.New("device plugin: Look is nil: want a function that reads the machine")
 	}
 	if c.Exists == nil {
 		c.Exists = func(path string) bool {
@@ -255,16 +257,12 @@ func (p *Plugin) current() []*endpoint {
 	return p.endpoints
 }
 
-// Look has the machine looked at again, soon and without waiting for it: whoever
-// has changed something need not wait for the kernel to tell of it.
-func (p *Plugin) Look() { poke(p.poked) }
-
 // Run offers the pools until ctx ends, then removes its sockets and returns nil.
 // It observes once before it registers: a first list that is short would make
-// the kubelet fail the pods of a node that has just booted. After that it
-// observes at once whenever changes has a value or Look is called; what comes
-// meanwhile counts as one change. An observation that fails is tried again, and the
-// last list stands meanwhile.
+// the kubelet fail the pods of a node that has just booted. After that it follows
+// changes: what one names is read and listed at once, and all is looked at a little
+// later, or at once where that is not enough or Look is called. A look that fails is
+// tried again, and the last list stands meanwhile.
 //
 // Run does not give up: a kubelet that is away or refuses is tried for at
 // intervals of a second. It must not be called twice at the same time.
@@ -281,137 +279,15 @@ func (p *Plugin) Run(ctx context.Context, changes <-chan host.Change) error {
 	}
 	p.mu.Unlock()
 	all.Go(func() { p.watchDirs(ctx) })
-	if p.first(ctx) {
+	if seen, ok := p.first(ctx); ok {
 		all.Go(func() { p.attend(ctx) })
-		p.follow(ctx, changes)
+		p.follow(ctx, seen, changes)
 	}
 	p.mu.Lock()
 	p.run, p.all = nil, nil // nothing is begun any more
 	p.mu.Unlock()
 	all.Wait()
 	return nil
-}
-
-// first looks until it has seen the machine; false when ctx has ended before.
-func (p *Plugin) first(ctx context.Context) bool {
-	wait := backoff{first: p.timing.first, most: p.timing.most}
-	for !p.look(ctx) {
-		if !pause(ctx, wait.grow()) {
-			return false
-		}
-	}
-	return true
-}
-
-// follow observes after each change, and again for as long as that fails. The
-// first change is looked at at once; in a storm of them half of the time is spent
-// looking, whatever a look takes.
-func (p *Plugin) follow(ctx context.Context, changes <-chan host.Change) {
-	wait := backoff{first: p.timing.first, most: p.timing.most}
-	var retry <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case _, more := <-changes:
-			if !more {
-				changes = nil
-				continue
-			}
-		case <-p.poked:
-		case <-retry:
-		}
-		drain(changes)
-		begun := time.Now()
-		if p.look(ctx) {
-			wait.reset()
-			retry = nil
-		} else {
-			retry = time.After(wait.grow())
-		}
-		if !pause(ctx, min(time.Since(begun), p.timing.most)) {
-			return
-		}
-	}
-}
-
-// drain takes what has been told so far: the look that follows sees it.
-func drain(changes <-chan host.Change) {
-	for {
-		select {
-		case _, more := <-changes:
-			if !more {
-				return
-			}
-		default:
-			return
-		}
-	}
-}
-
-// look observes and offers what there is. It answers false if that failed.
-func (p *Plugin) look(ctx context.Context) bool {
-	node, err := p.observe(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			p.config.Log.Error("VFs cannot be listed; the last list stands", "error", err)
-		}
-		return false
-	}
-	problems := map[string]bool{}
-	note := func(problem string) {
-		problems[problem] = true
-		if !p.noted[problem] {
-			p.config.Log.Warn("a pool is not as it is wanted", "problem", problem)
-		}
-	}
-	by := map[string]nic.Pool{}
-	for _, e := range p.current() {
-		pool := e.offer.current()
-		devices, missing := List(pool, node)
-		for _, m := range missing {
-			note(m)
-		}
-		devices = slices.DeleteFunc(devices, func(d Device) bool {
-			first, twice := by[d.ID]
-			if twice {
-				note(fmt.Sprintf("pools %s and %s both want %s: the first has it", first, pool, d.ID))
-				return true
-			}
-			by[d.ID] = pool
-			return false
-		})
-		if err := p.papers.spec(pool, node, devices); err != nil {
-			note(err.Error())
-		}
-		e.update(devices)
-	}
-	p.noted = problems
-	return true
-}
-
-// observe reads the machine.
-func (p *Plugin) observe(ctx context.Context) (Node, error) {
-	state, err := p.config.Observe(ctx)
-	if err != nil {
-		return Node{}, fmt.Errorf("observe: %w", err)
-	}
-	n := Node{State: state, RDMA: map[string]host.RDMADevice{}, Exists: p.config.Exists, Held: p.heldBy()}
-	if p.config.RDMA != nil {
-		devices, err := p.config.RDMA(ctx)
-		if err != nil {
-			return Node{}, fmt.Errorf("observe RDMA devices: %w", err)
-		}
-		for _, d := range devices {
-			n.RDMA[d.Name] = d
-		}
-	}
-	if p.config.GPUs != nil && p.wantsGPUs() {
-		if n.GPUs, err = p.config.GPUs(ctx); err != nil {
-			return Node{}, fmt.Errorf("observe GPUs: %w", err)
-		}
-	}
-	return n, nil
 }
 
 func (p *Plugin) wantsGPUs() bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -71,19 +72,10 @@ func (b *bench) run(configure func(*bench, *Config), tune func(*Plugin), pools .
 	t.Helper()
 	config := Config{
 		Dir: b.dir, Pools: pools,
-		Observe: func(context.Context) (nic.State, error) {
+		Look: func(context.Context) (Sight, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			return b.node.State.Clone(), b.fail
-		},
-		RDMA: func(context.Context) ([]host.RDMADevice, error) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			var out []host.RDMADevice
-			for _, d := range b.node.RDMA {
-				out = append(out, d)
-			}
-			return out, nil
+			return sight{b.node.State.Clone(), slices.Collect(maps.Values(b.node.RDMA))}, b.fail
 		},
 		Exists: node.Exists,
 		Log:    slog.New(slog.NewTextHandler(b.logged, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -577,13 +569,13 @@ func TestB29NoPodBeforeTheSwitchIsReady(t *testing.T) {
 // A node that cannot be observed yet is not a node without devices.
 func TestNothingIsRegisteredBeforeAnObservation(t *testing.T) {
 	b := start(t, card(4), func(p *Plugin) {
-		observe := p.config.Observe
+		see := p.config.Look
 		var calls atomic.Int32
-		p.config.Observe = func(ctx context.Context) (nic.State, error) {
+		p.config.Look = func(ctx context.Context) (Sight, error) {
 			if calls.Add(1) < 4 {
-				return nic.State{}, errors.New("devlink is not there yet")
+				return nil, errors.New("devlink is not there yet")
 			}
-			return observe(ctx)
+			return see(ctx)
 		}
 	}, pool("fast", ""))
 	var short atomic.Bool
@@ -670,7 +662,7 @@ func TestDeadSocketsAreRemoved(t *testing.T) {
 		l.SetUnlinkOnClose(false)
 		l.Close()
 	}
-	p, err := New(Config{Dir: dir, Observe: func(context.Context) (nic.State, error) { return nic.State{}, nil }})
+	p, err := New(Config{Dir: dir, Look: looking(func(context.Context) (nic.State, error) { return nic.State{}, nil })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -693,20 +685,20 @@ func TestDeadSocketsAreRemoved(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	observe := func(context.Context) (nic.State, error) { return nic.State{}, nil }
+	observe := looking(func(context.Context) (nic.State, error) { return nic.State{}, nil })
 	for name, c := range map[string]struct {
 		config Config
 		want   string
 	}{
-		"long folder": {Config{Dir: "/" + strings.Repeat("d", 70), Observe: observe}, "want 107 at most"},
-		"no Observe":  {Config{Dir: "/d"}, "Observe is nil"},
-		"bad pool":    {Config{Dir: "/d", Observe: observe, Pools: []nic.Pool{{Name: "-"}}}, `name "-"`},
+		"long folder": {Config{Dir: "/" + strings.Repeat("d", 70), Look: observe}, "want 107 at most"},
+		"no Look":     {Config{Dir: "/d"}, "Look is nil"},
+		"bad pool":    {Config{Dir: "/d", Look: observe, Pools: []nic.Pool{{Name: "-"}}}, `name "-"`},
 	} {
 		if p, err := New(c.config); err == nil || p != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}
-	if p, err := New(Config{Observe: observe}); err != nil || p.config.Dir != DefaultDir {
+	if p, err := New(Config{Look: observe}); err != nil || p.config.Dir != DefaultDir {
 		t.Errorf("default folder: %v", err)
 	}
 }

@@ -111,7 +111,7 @@ func BenchmarkToldInLab(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	plugin, err := deviceplugin.New(deviceplugin.Config{Dir: dir, Pools: pools, Observe: n.observe, RDMA: n.machine.RDMA.Devices})
+	plugin, err := deviceplugin.New(deviceplugin.Config{Dir: dir, Pools: pools, Look: n.see})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -99,23 +99,28 @@ func (n *node) observe(ctx context.Context) (nic.State, error) {
 	if err != nil {
 		return state, err
 	}
+	n.askKubelet(ctx)
+	return state, n.own(&state, n.holder)
+}
+
+// own says of each VF and SF who holds it, by its record and holder.
+func (n *node) own(state *nic.State, holder func(name, owner string) string) error {
 	owners, err := record.Owners(n.dir, n.machine.Boot)
 	if err != nil {
-		return state, err
+		return err
 	}
-	n.outlive(owners, state)
-	n.askKubelet(ctx)
+	n.outlive(owners, *state)
 	for i := range state.PFs {
 		for j := range state.PFs[i].VFs {
 			vf := &state.PFs[i].VFs[j]
-			vf.Owner = n.holder(vf.Address, owners[vf.Address])
+			vf.Owner = holder(vf.Address, owners[vf.Address])
 		}
 		for j := range state.PFs[i].SFs {
 			sf := &state.PFs[i].SFs[j]
-			sf.Owner = n.holder(sf.Device, owners[sf.Device])
+			sf.Owner = holder(sf.Device, owners[sf.Device])
 		}
 	}
-	return state, nil
+	return nil
 }
 
 // seam is the machine as it is asked now.
@@ -179,12 +184,22 @@ func (n *node) askKubelet(ctx context.Context) {
 // holder is owner, who holds a VF or SF by its record, unless it had not been there;
 // else the pod that has it by kubelet's word.
 func (n *node) holder(name, owner string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if owner != "" && n.outlived[name] != owner {
+	if owner := n.recorded(name, owner); owner != "" {
 		return owner
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	return n.pods[name]
+}
+
+// recorded is holder by the record alone.
+func (n *node) recorded(name, owner string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.outlived[name] == owner {
+		return ""
+	}
+	return owner
 }
 
 // refresh reads one VF again, and who holds it.

@@ -177,7 +177,7 @@ func (f *following) part(ctx context.Context, address string) error {
 	if i < 0 || f.functions[i].PF == "" {
 		return nil
 	}
-	return f.function(ctx, address)
+	return f.thing(ctx, Thing{Kind: OfFunction, Function: address})
 }
 
 func (f *following) at(address string) int {
@@ -201,14 +201,14 @@ func (f *following) function(ctx context.Context, address string) error {
 		}
 		pf := f.functions[i].PF
 		f.functions = slices.Delete(f.functions, i, i+1)
-		return f.function(ctx, pf)
+		return f.thing(ctx, Thing{Kind: OfFunction, Function: pf})
 	case err != nil:
 		return err
 	case i >= 0:
 		f.functions[i] = now
 	case f.isPF(now.PF):
 		f.functions = append(f.functions, now)
-		return f.function(ctx, now.PF)
+		return f.thing(ctx, Thing{Kind: OfFunction, Function: now.PF})
 	default:
 		f.sure = false
 	}

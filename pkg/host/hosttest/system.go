@@ -26,6 +26,8 @@ func systemRules() []rule {
 		when("rdma/move/nothing", moveNoRDMA, Namespaces),
 		when("watch", watch, Watch, Software),
 		when("watch/ends", watchEnds, Watch),
+		when("watch/followed", followed, Watch, SRIOV),
+		when("watch/followed SFs", followedSFs, Watch, SFs),
 	}
 }
 

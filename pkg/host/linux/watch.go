@@ -33,6 +33,9 @@ type ear struct {
 	next func(context.Context) ([]host.Change, error)
 }
 
+// together is how many changes whoever reads finds at once.
+const together = 64
+
 func (w watch) Changes(ctx context.Context) (<-chan host.Change, error) {
 	const op, what = "watch", "the machine"
 	if err := begin(ctx, op, what); err != nil {
@@ -46,7 +49,7 @@ func (w watch) Changes(ctx context.Context) (<-chan host.Change, error) {
 	if err != nil {
 		return nil, fail(op, what, err)
 	}
-	out, box := make(chan host.Change), host.NewOutbox()
+	out, box := make(chan host.Change, together), host.NewOutbox()
 	var all sync.WaitGroup
 	for _, e := range ears {
 		all.Go(func() {

@@ -23,7 +23,7 @@ func (s watch) Changes(ctx context.Context) (<-chan host.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := make(chan host.Change)
+	c := make(chan host.Change, 64) // whoever reads finds several at once
 	go func() {
 		defer close(c)
 		box.Send(ctx, c)

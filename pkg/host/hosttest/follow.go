@@ -32,7 +32,7 @@ func follow(t *testing.T, f Fixture) *follower {
 // facts are what a list of devices is made of.
 func facts(s nic.State) (out []string) {
 	for _, p := range s.PFs {
-		out = append(out, fmt.Sprintf("%s: driver %s, uplink %s carrier %v, failing %v, RDMA %v", p.Handle, p.Driver, p.Uplink.Name, p.Uplink.Carrier, p.Failing, p.RDMA))
+		out = append(out, fmt.Sprintf("%s: driver %s, uplink %s up %v carrier %v, failing %v, RDMA %v", p.Handle, p.Driver, p.Uplink.Name, p.Uplink.Up, p.Uplink.Carrier, p.Failing, p.RDMA))
 		for _, v := range p.VFs {
 			out = append(out, fmt.Sprintf("%s vf %d %s: driver %s, netdev %s, away %v, gone %v, group %d, %s, representor %s, failing %v, RDMA %v",
 				p.Handle, v.Index, v.Address, v.Driver, v.Netdev.Name, v.Away, v.Gone, v.IOMMUGroup, v.VFIO, v.Rep.Netdev.Name, v.Failing, v.RDMA))

@@ -11,16 +11,15 @@
 // the server around it, one gRPC server and socket a pool:
 //
 //	plugin, err := New(Config{
-//		Pools:   pools,
-//		Observe: func(ctx context.Context) (nic.State, error) { return host.Observe(ctx, m) },
-//		RDMA:    m.RDMA.Devices,
-//		Log:     log,
+//		Pools: pools,
+//		Look:  look, // host.Look of a machine, and whose its VFs are
+//		Log:   log,
 //	})
 //	err = plugin.Run(ctx, changes) // until ctx ends
 //
-// The plugin observes when changes tells of one (host.Watch), or whoever has changed
-// something calls Look, and tells the kubelet only if the list is another one. Pools
-// become others with SetPools.
+// The plugin follows changes (host.Watch): what one names is read at once, and all is
+// looked at some time after, or when whoever has changed something calls Look. It tells
+// the kubelet only if the list is another one. Pools become others with SetPools.
 //
 // # What is offered
 //

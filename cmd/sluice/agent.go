@@ -170,9 +170,7 @@ func (a *agentRun) run(ctx context.Context) error {
 			return nil
 		}
 		w = a.takeUp(ctx, next)
-		if err := o.update(ctx, w); err != nil {
-			a.fault(faultPools, "the pools stay as they were offered", "error", err)
-		}
+		o.say(o.update(ctx, w))
 	}
 }
 

@@ -16,6 +16,9 @@ type offer struct {
 	plugin *deviceplugin.Plugin
 	end    context.CancelFunc
 	ended  sync.WaitGroup
+
+	mu   sync.Mutex
+	said string // why the pools are not those wanted; "" they are
 }
 
 // offer begins to offer the pools of w.
@@ -83,28 +86,50 @@ func (a *agentRun) gpus(ctx context.Context) ([]host.GPU, error) {
 
 // want is w.want, and offers the pools of w as they are on that state: a card that
 // came is in those that choose it. Pools that cannot be made out stay as they were
-// offered.
+// offered, and keep nobody from what else is wanted.
 func (o *offer) want(w *wanted) func(nic.State) (nic.Spec, error) {
 	return func(state nic.State) (nic.Spec, error) {
 		spec, err := w.want(state)
-		if err != nil {
-			return spec, err
-		}
-		pools, err := o.pools(w.doc, state, spec)
 		if err == nil {
-			err = o.plugin.SetPools(pools)
+			o.say(o.set(w, state, spec))
 		}
 		return spec, err
 	}
 }
 
-// update offers the pools of another document.
-func (o *offer) update(ctx context.Context, w *wanted) error {
-	state, err := o.node.observe(ctx)
+func (o *offer) set(w *wanted, state nic.State, spec nic.Spec) error {
+	pools, err := o.pools(w.doc, state, spec)
 	if err == nil {
-		_, err = o.want(w)(state)
+		err = o.plugin.SetPools(pools)
 	}
 	return err
+}
+
+// say tells once why pools stay as they were.
+func (o *offer) say(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != o.said {
+		o.fault(faultPools, "the pools stay as they were offered", "error", err)
+	}
+	o.said = text
+}
+
+// update offers the pools of another document, or of another configuration.
+func (o *offer) update(ctx context.Context, w *wanted) error {
+	state, err := o.node.observe(ctx)
+	if err != nil {
+		return err
+	}
+	spec, err := w.want(state)
+	if err != nil {
+		return err
+	}
+	return o.set(w, state, spec)
 }
 
 // stop withdraws the pools.

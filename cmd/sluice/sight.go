@@ -35,7 +35,11 @@ func (s *sight) RDMA() []host.RDMADevice { return s.view.RDMA() }
 // After: who holds a VF is looked up where it has become another, for a pod's comes
 // and goes with its netdev. The rest a later look sees.
 func (s *sight) After(ctx context.Context, changes []host.Change) (deviceplugin.Sight, bool, error) {
-	view, sure, err := s.view.After(ctx, s.seam(), changes)
+	m, err := s.quick()
+	if err != nil {
+		return nil, false, err
+	}
+	view, sure, err := s.view.After(ctx, m, changes)
 	if err != nil {
 		return nil, false, err
 	}

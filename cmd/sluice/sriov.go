@@ -23,6 +23,7 @@ type sriovConfig struct {
 
 	mu     sync.Mutex
 	plugin *convert.Plugin // of the last good file
+	before *convert.Plugin // of the one before, to which one that cannot be offered gives way
 	seen   os.FileInfo     // as it was when it was last read
 }
 
@@ -47,8 +48,15 @@ func (s *sriovConfig) read() (changed bool, err error) {
 	for _, n := range notes {
 		s.log.Warn("not as with the SR-IOV network device plugin", "what", n.String())
 	}
-	s.plugin = plugin
+	s.before, s.plugin = s.plugin, plugin
 	return true, nil
+}
+
+// back takes back what was read last: it cannot be offered.
+func (s *sriovConfig) back() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plugin = s.before
 }
 
 // on is the last good file's pools on the node.
@@ -73,7 +81,9 @@ func (o *offer) follow(ctx context.Context, w *wanted) {
 		}
 		changed, err := o.sriov.read()
 		if changed {
-			err = o.update(ctx, w)
+			if err = o.update(ctx, w); err != nil {
+				o.sriov.back()
+			}
 		}
 		switch {
 		case err != nil && ctx.Err() == nil && err.Error() != said:

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -192,6 +193,9 @@ func (a *agentRun) await(ctx context.Context, w *wanted) *wanted {
 		case <-tick.C:
 		}
 		now, err := os.Stat(a.file)
+		if err == nil && !now.Mode().IsRegular() { // to read a pipe may take for ever
+			err = fmt.Errorf("%s: it is no regular file", a.file)
+		}
 		// One that changed since the last look may still be being written. One that
 		// was refused may be right on a node that has changed meanwhile.
 		if err == nil && (!alike(now, seen) || alike(now, tried) && (said == "" || time.Since(at) < a.every)) {

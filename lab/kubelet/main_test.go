@@ -11,8 +11,18 @@ import (
 	"time"
 
 	"sluice.dev/sluice/deviceplugin"
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
+
+// still is a machine of one PF, of which no change is told.
+type still struct {
+	deviceplugin.Sight
+	pf nic.PF
+}
+
+func (s still) State() nic.State        { return nic.State{PFs: []nic.PF{s.pf}} }
+func (s still) RDMA() []host.RDMADevice { return nil }
 
 func TestConversation(t *testing.T) {
 	dir, err := os.MkdirTemp("", "kubelet")
@@ -25,9 +35,9 @@ func TestConversation(t *testing.T) {
 		pf.VFs = append(pf.VFs, nic.VF{Index: i, Address: a, Driver: "mlx5_core", Netdev: nic.Netdev{Name: "eth", Ifindex: 7 + i}, IOMMUGroup: -1})
 	}
 	plugin, err := deviceplugin.New(deviceplugin.Config{
-		Dir:     dir,
-		Pools:   []nic.Pool{{Name: "fast", Select: []nic.Pick{{PF: pf.Handle}}}},
-		Observe: func(context.Context) (nic.State, error) { return nic.State{PFs: []nic.PF{pf}}, nil },
+		Dir:   dir,
+		Pools: []nic.Pool{{Name: "fast", Select: []nic.Pick{{PF: pf.Handle}}}},
+		Look:  func(context.Context) (deviceplugin.Sight, error) { return still{pf: pf}, nil },
 	})
 	if err != nil {
 		t.Fatal(err)

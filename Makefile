@@ -35,7 +35,7 @@ e2e: image ## sluice on a real Kubernetes, whose node has the lab's NIC
 .PHONY: test-fast
 test-fast: lint ## pure packages, the simulated machine, and namespaces where root
 	@$(TOOL) gotestsum --format pkgname -- ./...
-	@for module in chart promql; do (cd lab/$$module && $(GO) test ./...) || exit; done
+	@for module in chart promql; do (cd lab/$$module && $(GO) test -count=1 ./...) || exit; done
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, go-errorlint

@@ -94,6 +94,7 @@ func newRoot(o *options) *cobra.Command {
 		controllerCommand(),
 		flowsCommand(o),
 		whyCommand(o),
+		networkCommand(o),
 		convertCommand(o),
 		installCNICommand(o),
 		uninstallCNICommand(o),

@@ -130,6 +130,11 @@ func (c *Client) Close() error {
 // ctx's. After the last two the transaction may or may not have been carried
 // out: read before trying again.
 func (c *Client) Transact(ctx context.Context, ops ...Op) ([]Result, error) {
+	return c.TransactIn(ctx, database, ops...)
+}
+
+// TransactIn is Transact in another database of the server, such as OVN_Northbound.
+func (c *Client) TransactIn(ctx context.Context, database string, ops ...Op) ([]Result, error) {
 	params := make([]any, 0, len(ops)+1)
 	params = append(params, database)
 	for _, o := range ops {

@@ -14,6 +14,7 @@ import (
 // database holds the rows. Rows and values are never changed in place, so a copy
 // of the tables is a snapshot.
 type database struct {
+	name   string
 	schema map[string]table
 
 	mu      sync.Mutex
@@ -31,8 +32,8 @@ func (t tables) clone() tables {
 	return out
 }
 
-func newDatabase() *database {
-	d := &database{schema: schema(), tables: tables{}, changed: make(chan struct{})}
+func newDatabase(name string, schema map[string]table) *database {
+	d := &database{name: name, schema: schema, tables: tables{}, changed: make(chan struct{})}
 	for name := range d.schema {
 		d.tables[name] = map[uid]row{}
 	}
@@ -454,6 +455,7 @@ func key(r map[string]any) string {
 func (t *transaction) commit() error {
 	for t.collect() {
 	}
+	t.forget()
 	for name, rows := range t.tables {
 		tab := t.schema[name]
 		seen := map[any]uid{}
@@ -485,7 +487,7 @@ func (t *transaction) collect() (dropped bool) {
 	for name, rows := range t.tables {
 		for _, r := range rows {
 			for cname, c := range t.schema[name].columns {
-				if c.ref == "" {
+				if c.ref == "" || c.weak {
 					continue
 				}
 				for a := range r[cname] {
@@ -508,6 +510,30 @@ func (t *transaction) collect() (dropped bool) {
 		}
 	}
 	return dropped
+}
+
+// forget takes weak references to rows that are gone out of their columns.
+func (t *transaction) forget() {
+	for name, rows := range t.tables {
+		for cname, c := range t.schema[name].columns {
+			if !c.weak {
+				continue
+			}
+			for u, r := range rows {
+				left := maps.Clone(r[cname])
+				maps.DeleteFunc(left, func(a, _ any) bool {
+					ref, ok := a.(uid)
+					_, there := t.tables[c.ref][ref]
+					return ok && !there
+				})
+				if len(left) < len(r[cname]) {
+					r = maps.Clone(r)
+					r[cname] = left
+					rows[u] = r
+				}
+			}
+		}
+	}
 }
 
 func newUID() uid {

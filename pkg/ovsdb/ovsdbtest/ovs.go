@@ -48,7 +48,7 @@ func Each(t *testing.T, f func(t *testing.T, o *OVS)) {
 func InProcess(t testing.TB) *OVS {
 	t.Helper()
 	o := &OVS{folder: folder(t)}
-	db := newDatabase()
+	db := newDatabase("Open_vSwitch", schema())
 	o.memory = &memory{db: db, switchd: startSwitchd(db)}
 	o.Endpoint = "unix:" + filepath.Join(o.folder, "db.sock")
 	t.Cleanup(func() {

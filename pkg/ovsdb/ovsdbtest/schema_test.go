@@ -9,10 +9,19 @@ import (
 // The database in the process is only worth something while its tables are
 // those of the installed Open vSwitch.
 func TestSchemaIsTheRealOne(t *testing.T) {
-	const file = "/usr/share/openvswitch/vswitch.ovsschema"
+	sameSchema(t, "/usr/share/openvswitch/vswitch.ovsschema", schema())
+}
+
+// And that for OVN those of the installed OVN.
+func TestNorthboundIsTheRealOne(t *testing.T) {
+	sameSchema(t, "/usr/share/ovn/ovn-nb.ovsschema", northbound())
+}
+
+func sameSchema(t *testing.T, file string, known map[string]table) {
+	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
-		t.Skipf("not compared with the real schema: %v (package openvswitch-common)", err)
+		t.Skipf("not compared with the real schema: %v (packages openvswitch-common, ovn-common)", err)
 	}
 	var real struct {
 		Tables map[string]struct {
@@ -27,7 +36,7 @@ func TestSchemaIsTheRealOne(t *testing.T) {
 	if err := json.Unmarshal(b, &real); err != nil {
 		t.Fatal(err)
 	}
-	for name, mine := range schema() {
+	for name, mine := range known {
 		theirs, ok := real.Tables[name]
 		if !ok || theirs.IsRoot != mine.root {
 			t.Errorf("table %s: there %v, root %v", name, ok, theirs.IsRoot)
@@ -81,11 +90,13 @@ func columnType(t *testing.T, b json.RawMessage) column {
 	var key struct {
 		Type       string
 		RefTable   string
+		RefType    string
 		MaxInteger int64
 	}
 	if err := json.Unmarshal(full.Key, &key); err != nil {
 		t.Fatal(err)
 	}
 	out.atom, out.ref, out.limit = key.Type, key.RefTable, key.MaxInteger
+	out.weak = key.RefType == "weak"
 	return out
 }

@@ -91,7 +91,7 @@ func (s *server) session(c net.Conn) {
 		}
 		switch r.Method {
 		case "transact":
-			if len(r.Params) == 0 || string(r.Params[0]) != `"Open_vSwitch"` {
+			if len(r.Params) == 0 || string(r.Params[0]) != `"`+s.db.name+`"` {
 				send(response{Error: map[string]string{"error": "unknown database"}, ID: r.ID})
 				continue
 			}

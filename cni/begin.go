@@ -63,6 +63,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 		}
 	}
 	j.seek(c, st.PF(id.PF).Eswitch, vf.Netdev.MAC)
+	j.want.Flows = c.Logical != ""
 	j.look(st)
 	if c.Bridge != "" {
 		j.stale &^= aspectPort // bridgeReady has seen that there is none

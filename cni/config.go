@@ -40,6 +40,7 @@ type Config struct {
 	Resource   string  // resourceName: the VF is the pod's of this resource
 	KubeletDir string  // where the kubelet keeps what it has allocated
 	Bridge     string  // "": the PF is in legacy mode, and the VF in no bridge
+	Logical    string  // Network of ours; "" for none
 	VLAN       uint16  // 0: untagged
 	MTU        int     // bytes; 0: as the VF has it
 	MAC        nic.MAC // runtimeConfig over CNI_ARGS over mac; zero: as the VF has it
@@ -164,6 +165,9 @@ func configFields() []field {
 		}},
 		{"bridge", "the name of an Open vSwitch bridge, 1 to 15 characters", func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.Bridge, isIfName)
+		}},
+		{"network", "the name of a Network", func(c *Config, raw json.RawMessage) error {
+			return text(raw, &c.Logical, networkName)
 		}},
 		{"vlan", "a number, 0 (untagged) to 4094", func(c *Config, raw json.RawMessage) error {
 			n, err := number(raw, 0, 4094)
@@ -350,6 +354,9 @@ func (c *Config) readArgs(args string) error {
 
 // complete checks what no single field can.
 func (c *Config) complete(where string, prev json.RawMessage) error {
+	if err := c.joinable(where); err != nil {
+		return err
+	}
 	if err := c.checkVFFields(where); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func codeOf(err error) uint {
 	case errors.Is(err, record.ErrLocked), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return types.ErrTryAgainLater
 	case errors.Is(err, ovsdb.ErrUnavailable), errors.As(err, &row),
-		errors.Is(err, offload.ErrForeign), errors.Is(err, offload.ErrNotTaken), errors.Is(err, offload.ErrNoBridge):
+		errors.Is(err, offload.ErrForeign), errors.Is(err, offload.ErrNotTaken), errors.Is(err, offload.ErrNoBridge), errors.Is(err, offload.ErrNotInstalled):
 		return ErrSwitch
 	case errors.As(err, &refused):
 		return ErrKernel

@@ -46,12 +46,18 @@ type Delegate struct{}
 
 // Find looks through CNI_PATH.
 func (Delegate) Find(c Call) error {
+	if c.Plugin == ownIPAM {
+		return nil
+	}
 	_, err := c.find()
 	return err
 }
 
 // Add is the plugin's ADD.
 func (Delegate) Add(ctx context.Context, c Call) (*current.Result, error) {
+	if c.Plugin == ownIPAM {
+		return c.lease()
+	}
 	path, err := c.find()
 	if err != nil {
 		return nil, err
@@ -90,6 +96,9 @@ func (c Call) runNew(ctx context.Context, command string) error {
 }
 
 func (c Call) run(ctx context.Context, command string) error {
+	if c.Plugin == ownIPAM {
+		return c.runOwn(command)
+	}
 	path, err := c.find()
 	if err != nil {
 		return err

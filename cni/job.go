@@ -174,6 +174,10 @@ func (j *job) do(ctx context.Context, step Step) error {
 		return j.p.Host.Pairs.DelPair(ctx, s.Host)
 	case Await:
 		return j.await(ctx)
+	case AwaitFlows:
+		err := j.onSwitch(ctx, func(sw Switch) error { return sw.Installed(ctx, s.Representor) })
+		j.state.Flows = err == nil
+		return err
 	case Plug:
 		return j.onSwitch(ctx, func(sw Switch) error { return sw.Plug(ctx, s.Port) })
 	case Unplug:

@@ -32,6 +32,8 @@ type Want struct {
 	IPAM      string   // plugin; "" for none
 	RDMA      []string // devices that go where the VF's netdev goes
 
+	Flows bool // of an attachment: OVN has them in the switch when it is done
+
 	// Of a detachment.
 	Before record.Before
 }
@@ -78,6 +80,7 @@ type State struct {
 	Addresses []netip.Prefix // of the VF's netdev in the pod
 	Routes    []host.Route   // through it
 	Announced bool
+	Flows     bool // OVN has said in this run that they are there
 }
 
 // Addressing is what an IPAM plugin wants of an interface.
@@ -147,10 +150,15 @@ func attach(w Want, s State) Step {
 	case w.IPAM != "" && s.Lease == nil:
 		return Lease{w.IPAM}
 	}
-	if w.Userspace {
-		return nil // whoever drives the VF gives it its addresses
+	if !w.Userspace { // whoever drives the VF gives it its addresses
+		if step := address(vf, s); step != nil {
+			return step
+		}
 	}
-	return address(vf, s)
+	if w.Flows && !s.Flows {
+		return AwaitFlows{s.Rep.Name}
+	}
+	return nil
 }
 
 // plugged says that the attachment has a port in a bridge.

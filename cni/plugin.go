@@ -76,13 +76,16 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	if err := p.settle(ctx, store, c.VF, c.OVSDB, args); err != nil {
 		return err
 	}
+	if err := c.join(args); err != nil {
+		return err
+	}
 	begin := p.begin
 	if c.Pair {
 		begin = p.beginPair
 	}
 	j, err := begin(ctx, store, c, args)
 	if err != nil {
-		return err
+		return errors.Join(err, leave(c.StateDir, args.ContainerID, args.IfName))
 	}
 	defer j.close()
 	if err := j.run(ctx, record.Attached); err != nil {
@@ -233,7 +236,8 @@ func (p *Plugin) del(ctx context.Context, args *skel.CmdArgs) error {
 			errs = append(errs, p.delOne(ctx, store, f.VF, c, args))
 		}
 	}
-	return errors.Join(append(errs, err)...)
+	// An ADD that was cut off before its record may have taken an address.
+	return errors.Join(append(errs, err, leave(c.StateDir, args.ContainerID, args.IfName))...)
 }
 
 func (p *Plugin) delOne(ctx context.Context, store record.Store, vf string, c Config, args *skel.CmdArgs) error {

@@ -100,6 +100,9 @@ type (
 	Await struct {
 		VF string // PCI address
 	}
+	// AwaitFlows waits for OVN to have the port's flows in the switch.
+	AwaitFlows struct{ Representor string }
+
 	Plug   struct{ Port offload.Port }
 	Unplug struct{ Representor, Owner string }
 
@@ -133,6 +136,7 @@ func (MoveRDMA) step()    {}
 func (AddPair) step()     {}
 func (DelPair) step()     {}
 func (Await) step()       {}
+func (AwaitFlows) step()  {}
 func (Plug) step()        {}
 func (Unplug) step()      {}
 func (Lease) step()       {}
@@ -185,6 +189,10 @@ func (s DelPair) String() string { return "remove pair of veth " + s.Host }
 
 func (s Await) String() string {
 	return "wait until the kernel gives the netdev of VF " + s.VF + " back"
+}
+
+func (s AwaitFlows) String() string {
+	return "wait for OVN's flows of representor " + s.Representor
 }
 
 func (s Plug) String() string {

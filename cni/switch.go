@@ -30,6 +30,9 @@ type Switch interface {
 	Owned(ctx context.Context) ([]offload.Port, error)
 	Settings(ctx context.Context) (offload.Settings, error)
 
+	// Installed returns when OVN has the flows of a representor's port in the switch.
+	Installed(ctx context.Context, representor string) error
+
 	io.Closer
 }
 

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"sluice.dev/sluice/pkg/disk"
 	"sluice.dev/sluice/pkg/network"
@@ -41,6 +42,7 @@ type Grant struct {
 type Lease struct {
 	Slot  network.Slot
 	Owner string
+	Taken time.Time
 }
 
 const grantFile = "network.json"
@@ -207,7 +209,11 @@ func (s Store) Leases(name string) ([]Lease, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Lease{network.Slot(slot), string(owner)})
+		l := Lease{Slot: network.Slot(slot), Owner: string(owner)}
+		if i, err := e.Info(); err == nil {
+			l.Taken = i.ModTime()
+		}
+		out = append(out, l)
 	}
 	slices.SortFunc(out, func(a, b Lease) int { return int(a.Slot) - int(b.Slot) })
 	return out, nil

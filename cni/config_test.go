@@ -86,7 +86,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{`[]`, "", 6, `network configuration: json: cannot unmarshal array`},
 		{`null`, "", 6, `network configuration: it is null: want an object`},
 		{`{"name":7}`, "", 7, `network configuration: name = 7: want a string`},
-		{with(`"brigde":"br0"`), "", 2, `network configuration "n": unknown field brigde = "br0": want one of cniVersion, name, type, bridge, vlan, `},
+		{with(`"brigde":"br0"`), "", 2, `network configuration "n": unknown field brigde = "br0": want one of cniVersion, name, type, bridge, network, vlan, `},
 		{with(`"Vlan":1`), "", 2, `unknown field Vlan = 1`},
 		{with(`"runtimeConfig":{"portMappings":[]}`), "", 2, `network configuration "n", runtimeConfig: unknown field portMappings = []: want one of deviceID, mac, bandwidth, ips`},
 		{with(`"runtimeConfig":7`), "", 7, `runtimeConfig = 7: want an object`},

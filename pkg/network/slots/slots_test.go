@@ -173,8 +173,18 @@ func (w *world) assign() {
 		}
 	}
 	out, _ := w.net.Assign(w.claims, members)
-	if w.r.IntN(4) > 0 {
-		w.claims = out
+	if w.r.IntN(4) == 0 {
+		return
+	}
+	w.claims = out
+	for owner, l := range w.lives {
+		switch {
+		case w.bound(l.node, l.slot):
+		case w.member[l.node]:
+			w.t.Fatalf("%s lives on a node of the cluster, and its slot %d was taken from it", owner, l.slot)
+		default:
+			delete(w.lives, owner) // OVN unbinds its port
+		}
 	}
 }
 

@@ -274,6 +274,15 @@ func TestApplyAgainstOthers(t *testing.T) {
 	})
 }
 
+// A server may write a string in any of JSON's ways.
+func TestSameText(t *testing.T) {
+	for raw, want := range map[string]bool{`"a && b"`: true, `"a \u0026\u0026 b"`: true, `"a || b"`: false, `7`: false} {
+		if got := same("a && b", []byte(raw)); got != want {
+			t.Errorf("%s: %v", raw, got)
+		}
+	}
+}
+
 func TestApplyRefusesStrangersNames(t *testing.T) {
 	ovsdbtest.EachNorthbound(t, func(t *testing.T, c *ovsdb.Client) {
 		transact(t, c, ovsdb.Insert(tableSwitch, ovsdb.Row{"name": "sluice.vlan"}, ""))

@@ -38,6 +38,9 @@ type Config struct {
 	// DefaultPodResources say; "": it is not asked.
 	PodResources string
 
+	// Heard is called with each answer, as of Holders; nil is fine.
+	Heard func(map[string]Holder)
+
 	// DeviceInfo and CDI are folders for what is told of devices in files; "": none
 	// are written, and a pool that gives devices by CDI gives none.
 	DeviceInfo string

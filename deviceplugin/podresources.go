@@ -64,11 +64,15 @@ func Holders(ctx context.Context, socket string) (map[string]Holder, error) {
 	if err != nil {
 		return nil, err
 	}
+	return view.holders.byDevice(), nil
+}
+
+func (h holders) byDevice() map[string]Holder {
 	out := map[string]Holder{}
-	for _, devices := range view.holders {
+	for _, devices := range h {
 		maps.Copy(out, devices)
 	}
-	return out, nil
+	return out
 }
 
 // askPods asks the kubelet once, on a connection of its own: it is asked seldom,

@@ -38,7 +38,8 @@ type node struct {
 
 	mu       sync.Mutex        // of machine.Keep and what follows: ports are worked on at the same time
 	outlived map[string]string // owners by records of VFs and SFs that were not there
-	pods     map[string]string // pods by VF or SF that they have by kubelet's last word
+	pods     map[string]string // pods by VF or SF that they have by kubelet's last word; nil none yet
+	deaf     time.Time         // kubelet is not asked before: it has let somebody wait
 }
 
 // open opens the machine that the flags name.
@@ -188,25 +189,6 @@ func (n *node) outlive(owners map[string]string, state nic.State) {
 		}
 		n.outlived[name] = owner
 	}
-}
-
-// askKubelet takes kubelet's word of who has which device. While it does not answer its
-// last one stands; its pods run on.
-func (n *node) askKubelet(ctx context.Context) {
-	if n.podResources == "" {
-		return
-	}
-	holders, err := deviceplugin.Holders(ctx, n.podResources)
-	if err != nil {
-		return
-	}
-	pods := make(map[string]string, len(holders))
-	for device, h := range holders {
-		pods[device] = "pod " + h.Namespace + "/" + h.Pod
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pods = pods
 }
 
 // holder is owner, who holds a VF or SF by its record, unless it had not been there;

@@ -61,6 +61,7 @@ func (a *agentRun) pluginConfig(pools []nic.Pool) deviceplugin.Config {
 		Dir:          a.kubelet,
 		Registry:     a.beside("plugins_registry"),
 		PodResources: a.node.podResources,
+		Heard:        a.node.hear,
 		DeviceInfo:   a.infos,
 		CDI:          a.specs,
 		Pools:        pools,

@@ -66,7 +66,6 @@ func TestFaultAfter(t *testing.T) {
 }
 
 func TestFaultChosen(t *testing.T) {
-	const pf1 = "0000:03:00.1"
 	on := func(verb sim.Verb) func(sim.Op) bool { return func(o sim.Op) bool { return o.Verb == verb } }
 	for _, c := range []struct {
 		name  string

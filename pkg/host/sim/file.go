@@ -31,13 +31,22 @@ func (s *Sim) Save(path string) error {
 // Load reads what Save wrote. A file that no machine could have written is an
 // error that says what is wrong in it.
 func Load(path string) (*Sim, error) {
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("load simulated machine: %w", err)
+	}
+	defer f.Close()
+	return loadFrom(f)
+}
+
+func loadFrom(f *os.File) (*Sim, error) {
+	b, err := io.ReadAll(f)
 	if err != nil {
 		return nil, fmt.Errorf("load simulated machine: %w", err)
 	}
 	s, err := Decode(b)
 	if err != nil {
-		return nil, fmt.Errorf("load simulated machine from %s: %w", path, err)
+		return nil, fmt.Errorf("load simulated machine from %s: %w", f.Name(), err)
 	}
 	return s, nil
 }

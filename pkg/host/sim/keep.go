@@ -15,8 +15,28 @@ import (
 // made to a machine of long ago, and none ends with the process that made it.
 type place struct {
 	path  string
-	seen  os.FileInfo // as it was read or written last; nil before
+	seen  *os.File    // that was read or written last; open, so that no other takes its number
+	as    os.FileInfo // as it was then
 	crash func()
+}
+
+// see remembers the file that is there now.
+func (p *place) see(now *os.File) error {
+	as, err := now.Stat()
+	if err != nil {
+		return errors.Join(err, now.Close())
+	}
+	if p.seen != nil {
+		_ = p.seen.Close()
+	}
+	p.seen, p.as = now, as
+	return nil
+}
+
+// is says whether a file is the one that was seen last, as it was.
+func (p *place) is(f *os.File) bool {
+	now, err := f.Stat()
+	return err == nil && p.seen != nil && os.SameFile(p.as, now) && p.as.ModTime().Equal(now.ModTime())
 }
 
 // Keep makes the file at path the machine's place. If there is a machine in it, it
@@ -35,21 +55,28 @@ func (s *Sim) reread() error {
 	if s.place == nil {
 		return nil
 	}
-	now, err := os.Stat(s.place.path)
+	now, err := os.Open(s.place.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // nobody has changed it yet
 	case err != nil:
 		return err
 	}
-	if seen := s.place.seen; seen != nil && os.SameFile(seen, now) && seen.ModTime().Equal(now.ModTime()) {
-		return nil
+	if s.place.is(now) {
+		return now.Close()
 	}
-	other, err := Load(s.place.path)
+	other, err := loadFrom(now)
 	if err != nil {
+		return errors.Join(err, now.Close())
+	}
+	s.st = other.st
+	if err := s.place.see(now); err != nil {
 		return err
 	}
-	s.st, s.place.seen = other.st, now
+	if len(s.told) > 0 { // nothing else would tell
+		s.work()
+		s.send("another process has changed the machine")
+	}
 	return nil
 }
 
@@ -94,14 +121,16 @@ func (s *Sim) put() error {
 	if err := os.WriteFile(next, append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("save simulated machine: %w", err)
 	}
-	seen, err := os.Stat(next)
-	if err == nil {
-		err = os.Rename(next, s.place.path)
-	}
+	seen, err := os.Open(next)
 	if err != nil {
 		return fmt.Errorf("save simulated machine: %w", err)
 	}
-	s.place.seen = seen
+	if err := os.Rename(next, s.place.path); err != nil {
+		return fmt.Errorf("save simulated machine: %w", errors.Join(err, seen.Close()))
+	}
+	if err := s.place.see(seen); err != nil {
+		return fmt.Errorf("save simulated machine: %w", err)
+	}
 	if s.dead && s.place.crash != nil {
 		s.place.crash()
 	}

@@ -24,6 +24,9 @@ func (s watch) Changes(ctx context.Context) (<-chan host.Change, error) {
 		return nil, err
 	}
 	c := make(chan host.Change, 64) // whoever reads finds several at once
+	if s.place != nil {
+		go s.listen(ctx)
+	}
 	go func() {
 		defer close(c)
 		box.Send(ctx, c)
@@ -32,6 +35,23 @@ func (s watch) Changes(ctx context.Context) (<-chan host.Change, error) {
 		s.told = slices.DeleteFunc(s.told, func(o *host.Outbox) bool { return o == box })
 	}()
 	return c, nil
+}
+
+// listen looks now and then at what other processes do to a machine that is kept. What
+// cannot be read then is an error to whoever reads.
+func (s *Sim) listen(ctx context.Context) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.mu.Lock()
+			_ = s.reread()
+			s.mu.Unlock()
+		}
+	}
 }
 
 // tell says what has changed to those who watch, and that something has again when

@@ -54,6 +54,7 @@ func podsInTheSwitch(t *testing.T, w *world) {
 	for _, name := range names {
 		w.end(t, name)
 	}
+	w.gone(t, names...)
 	w.sh(t, "rm "+conf)
 	for _, vf := range vfs {
 		w.sh(t, fmt.Sprintf("ls /sys/bus/pci/devices/%s/net | grep .", vf))

@@ -77,34 +77,23 @@ func (w *world) readyCondition(ctx context.Context) (corev1.NodeCondition, error
 	return corev1.NodeCondition{Message: "no condition Ready"}, nil
 }
 
-func kubeletKilled(t *testing.T, w *world) {
-	h := w.holding(t)
-	w.killed(t, kubeletLine)
-	w.heartbeat(t)
-	w.offered(t, fast, 4, 4)
-	w.untouched(t, h)
-	w.usable(t, h, 4)
-}
+func kubeletKilled(t *testing.T, w *world) { w.restarted(t, kubeletLine) }
 
-func agentKilled(t *testing.T, w *world) {
-	h := w.holding(t)
-	w.killed(t, agentLine)
-	w.heartbeat(t)
-	w.offered(t, fast, 4, 4)
-	w.untouched(t, h)
-}
+func runtimeKilled(t *testing.T, w *world) { w.restarted(t, runtimeLine) }
 
-func runtimeKilled(t *testing.T, w *world) {
+// restarted kills a program of the node, which takes nothing from a pod that has a VF.
+func (w *world) restarted(t *testing.T, line string) {
+	t.Helper()
 	h := w.holding(t)
-	w.killed(t, runtimeLine)
+	w.killed(t, line)
 	w.heartbeat(t)
 	w.offered(t, fast, 4, 4)
-	w.usable(t, h, 4)
 	w.untouched(t, h)
 }
 
 // Two minutes, in which the agent is killed, too. The new one has heard of no policy,
-// and keeps the node as the last one wanted it: what a stranger changes is mended.
+// and keeps the node as the last one wanted it: what a stranger changes is mended. After
+// that, and after all that was killed before, a pod can have what is free.
 func apiServerAway(t *testing.T, w *world) {
 	h := w.holding(t)
 	if err := w.plane.kill("kube-apiserver"); err != nil {

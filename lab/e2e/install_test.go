@@ -151,6 +151,7 @@ func (w *world) version(t *testing.T, program string) string {
 // cluster and on the node.
 func uninstalled(t *testing.T, w *world) {
 	ctx := t.Context()
+	w.gone(t, "kept", "next")
 	if err := w.api.Delete(ctx, &v1alpha1.NICPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,18 +56,30 @@ func (w *world) make(t *testing.T, name string, a asks) {
 	})
 }
 
-// end takes a pod away and waits until it is gone.
+// end takes a pod away. Who needs what it had, or its name, waits for that.
 func (w *world) end(t *testing.T, name string) {
 	t.Helper()
 	if err := w.kube.CoreV1().Pods(space).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, podTime, "pod "+name+" is gone", func(ctx context.Context) (bool, string, error) {
-		pod, err := w.kube.CoreV1().Pods(space).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, "", nil
+}
+
+// gone waits until there are no pods whose names begin so.
+func (w *world) gone(t *testing.T, names ...string) {
+	t.Helper()
+	eventually(t, nodeTime, fmt.Sprintf("there is no pod of %q", names), func(ctx context.Context) (bool, string, error) {
+		list, err := w.kube.CoreV1().Pods(space).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, "", err
 		}
-		return false, w.about(ctx, pod), err
+		seen := ""
+		for i := range list.Items {
+			p := &list.Items[i]
+			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(p.Name, name) }) {
+				seen += p.Name + ": " + w.about(ctx, p) + "\n"
+			}
+		}
+		return seen == "", seen, nil
 	})
 }
 
@@ -270,15 +281,10 @@ func (s *service) runs(t *testing.T, not types.UID, since time.Time) *corev1.Pod
 	return out
 }
 
-// end takes the service away and waits until it has no pod.
+// end takes the service away, and so its pod.
 func (s *service) end(t *testing.T) {
 	t.Helper()
-	foreground := metav1.DeletePropagationForeground
-	if err := s.kube.AppsV1().Deployments(space).Delete(t.Context(), s.name, metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+	if err := s.kube.AppsV1().Deployments(space).Delete(t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, podTime, "no pod of "+s.name+" is left", func(ctx context.Context) (bool, string, error) {
-		pods, err := s.pods(ctx)
-		return err == nil && len(pods) == 0, fmt.Sprintf("%d pods", len(pods)), err
-	})
 }

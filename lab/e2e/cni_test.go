@@ -35,8 +35,8 @@ func podsInTheSwitch(t *testing.T, w *world) {
 		if at := w.sh(t, inside[name]+"ethtool -i eth0 | sed -n 's/^bus-info: //p'"); at != h.vfs[0] {
 			t.Errorf("eth0 of pod %s is of %q: want its VF %s", name, at, h.vfs[0])
 		}
-		if n := w.sh(t, inside[name]+"ip -o link | grep -c ."); n != "2" {
-			t.Errorf("pod %s has %s interfaces: want its VF and lo", name, n)
+		if n := w.sh(t, inside[name]+"ip -o link show up | grep -c ."); n != "2" {
+			t.Errorf("pod %s has %s interfaces that are up: want its VF and lo", name, n)
 		}
 		vfs, addresses = append(vfs, h.vfs[0]), append(addresses, h.pod.Status.PodIP)
 	}

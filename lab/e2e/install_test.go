@@ -193,19 +193,20 @@ func uninstalled(t *testing.T, w *world) {
 			t.Errorf("the node is annotated with %s", key)
 		}
 	}
-	groups, err := w.kube.ServerGroups()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == "sluice.dev" }) {
-		t.Error("the API server still serves sluice.dev")
-	}
+	eventually(t, podTime, "the API server does not know sluice.dev", func(context.Context) (bool, string, error) {
+		groups, err := w.kube.ServerGroups()
+		if err != nil {
+			return false, "", err
+		}
+		return !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == "sluice.dev" }), "", nil
+	})
 }
 
 // leftOnNode lists what is named after sluice, or was made by it, beside images and
 // logs of containers, which the kubelet clears away in its time, and the lab's own.
 const leftOnNode = `find / \( -path /proc -o -path /sys -o -path /node -o -path /run/bin -o -path "$tree" \
-	-o -path /var/lib/containerd -o -path /run/containerd -o -path /var/log \) -prune -o -name '*sluice*' -print
+	-o -path /var/lib/containerd -o -path /run/containerd -o -path /var/log \) -prune -o -name '*sluice*' -print |
+	while read -r path; do [[ $tree = "$path"/* ]] || echo "$path"; done
 find /var/run/k8s.cni.cncf.io /var/run/cdi -type f 2>/dev/null || true
 pgrep -a sluice || true`
 

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -547,86 +545,5 @@ func (w *world) invariants(when string) {
 				w.t.Fatalf("%s: VF %s is away, and no record of it", when, vf.Address)
 			}
 		}
-	}
-}
-
-// TestRandomSequences does what a busy node does, with failures and kills
-// anywhere, and cleans up in the end.
-func TestRandomSequences(t *testing.T) {
-	sequences := 2000
-	if testing.Short() {
-		sequences = 200
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	for i := range sequences {
-		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		w := newWorldOf(t, "mlx5:cards=1,ports=2,vfs=4,numvfs=2,mode=switchdev")
-		before := w.snap()
-		pods := map[string]pod{}
-		var story []string
-		for range 5 + rng.IntN(10) {
-			story = append(story, w.random(rng, pods))
-			w.invariants(strings.Join(story, "; "))
-		}
-		w.heal()
-		for _, p := range pods {
-			if err := w.del(p); err != nil {
-				t.Fatalf("sequence %d: %s; last DEL of %s: %v", i, strings.Join(story, "; "), p.container, err)
-			}
-		}
-		for _, p := range pods {
-			_ = w.sim.DeleteNetns(p.netns) // it may be gone
-		}
-		w.mustBe(before, fmt.Sprintf("sequence %d: %s", i, strings.Join(story, "; ")))
-	}
-}
-
-// random does one thing and says what.
-func (w *world) random(rng *rand.Rand, pods map[string]pod) string {
-	name := fmt.Sprintf("c%d", rng.IntN(3))
-	p, ok := pods[name]
-	if !ok {
-		p = w.pod(name, w.vf(rng.IntN(2), rng.IntN(2)))
-		if rng.IntN(2) == 0 {
-			p = full(p)
-		}
-		pods[name] = p
-	}
-	said := func(what string, err error) string {
-		if err != nil {
-			return fmt.Sprintf("%s of %s (%v)", what, name, err)
-		}
-		return what + " of " + name
-	}
-	switch rng.IntN(10) {
-	case 0, 1, 2:
-		return said("ADD", w.add(p))
-	case 3, 4:
-		return said("DEL", w.del(p))
-	case 5:
-		n := 1 + rng.IntN(30)
-		_, err := w.crash(n, func() error { return w.add(p) })
-		return said(fmt.Sprintf("ADD killed after %d", n), err)
-	case 6:
-		n := 1 + rng.IntN(25)
-		_, err := w.crash(n, func() error { return w.del(p) })
-		return said(fmt.Sprintf("DEL killed after %d", n), err)
-	case 7:
-		w.sim.Inject(sim.Fault{Skip: rng.IntN(20), Errno: syscall.EBUSY, After: rng.IntN(2) == 0})
-		return "a write will fail"
-	case 8:
-		w.sw.down = !w.sw.down
-		return fmt.Sprintf("Open vSwitch down: %v", w.sw.down)
-	default:
-		if w.sim.DeleteNetns(p.netns) != nil {
-			return "nothing"
-		}
-		if rng.IntN(2) == 0 {
-			if err := w.sim.AddNetns(p.netns); err != nil {
-				w.t.Fatal(err)
-			}
-		}
-		return "netns gone of " + name
 	}
 }

@@ -362,6 +362,8 @@ func (s *memSwitch) Lookup(_ context.Context, rep string) (offload.Port, error) 
 	if err := s.ready("lookup"); err != nil {
 		return offload.Port{}, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	p, ok := s.ports[rep]
 	if !ok {
 		return offload.Port{}, fs.ErrNotExist
@@ -373,6 +375,8 @@ func (s *memSwitch) Plug(_ context.Context, p offload.Port) error {
 	if err := s.ready("plug"); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if have, ok := s.ports[p.Representor]; ok && have.Owner != p.Owner {
 		return fmt.Errorf("plug %s: %w", p.Representor, fs.ErrExist)
 	}
@@ -395,6 +399,8 @@ func (s *memSwitch) Unplug(_ context.Context, rep, owner string) error {
 	if err := s.ready("unplug"); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.ports[rep].Owner == owner {
 		delete(s.ports, rep)
 	}
@@ -423,6 +429,7 @@ func (s *memSwitch) Close() error { return nil }
 // memIPAM gives an address of each family and a default route.
 type memIPAM struct {
 	faults
+	mu     sync.Mutex
 	leases map[string]string
 	given  int
 }
@@ -430,6 +437,8 @@ type memIPAM struct {
 func (m *memIPAM) Find(Call) error { return nil }
 
 func (m *memIPAM) Add(_ context.Context, c Call) (*current.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err := m.called("ipam add"); err != nil {
 		return nil, err
 	}
@@ -451,6 +460,8 @@ func (m *memIPAM) Add(_ context.Context, c Call) (*current.Result, error) {
 }
 
 func (m *memIPAM) Del(_ context.Context, c Call) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err := m.called("ipam del"); err != nil {
 		return err
 	}

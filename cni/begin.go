@@ -48,6 +48,13 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	r := newRecord(c, args, pod.ID(), id, vf)
 	r.Boot = p.Host.Boot
 	r.Before.Settings = had(vf.Settings, c.settings(st.PF(id.PF).Eswitch))
+	if vf.Netdev.Exists() && !r.Userspace {
+		l, err := p.Host.Links.Link(ctx, vf.Netdev.Ifindex)
+		if err != nil {
+			return nil, err
+		}
+		r.Before.AltNames, r.Before.Promisc = l.AltNames, l.Promisc
+	}
 	if r.RDMA, err = p.movable(ctx, st.RDMA.Mode, vf); err != nil {
 		return nil, err
 	}
@@ -100,13 +107,25 @@ func newRecord(c Config, args *skel.CmdArgs, netnsID string, id nic.VFID, vf *ni
 	}
 }
 
-// had is what a VF has of the settings that are wanted.
+// had is what a VF has of the settings that are wanted, and of those of its netdev.
 func had(have, want nic.Settings) nic.Settings {
 	var out nic.Settings
-	for name := range want {
-		out = out.With(name, have[name])
+	for name, value := range have {
+		if _, wanted := want[name]; wanted || ofNetdev(name) {
+			out = out.With(name, value)
+		}
 	}
 	return out
+}
+
+// ofNetdev says that a setting is of the VF's netdev, so that whoever has that can
+// change it.
+func ofNetdev(name nic.Setting) bool {
+	switch name {
+	case nic.Channels, nic.RxRing, nic.TxRing, nic.GSOMax, nic.GROMax, nic.GSOMaxIPv4, nic.GROMaxIPv4:
+		return true
+	}
+	return false
 }
 
 // movable lists the RDMA devices that have to go where the VF goes: in exclusive

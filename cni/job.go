@@ -86,6 +86,10 @@ func touches(s Step) aspect {
 		return dev(s.Dev)
 	case Rename:
 		return dev(s.Dev)
+	case SetAltName:
+		return dev(s.Dev)
+	case SetPromisc:
+		return dev(s.Dev)
 	case SetAdminMAC:
 		return aspectAdminMAC
 	case SetSetting:
@@ -93,7 +97,7 @@ func touches(s Step) aspect {
 	case AddPair, DelPair:
 		return aspectPlace
 	case Move, Await:
-		return aspectPlace
+		return aspectPlace | aspectSettings // those of the netdev are read at home only
 	case MoveRDMA:
 		return aspectRDMA
 	case Plug, Unplug:
@@ -154,6 +158,10 @@ func (j *job) do(ctx context.Context, step Step) error {
 		return j.links(s.Dev).SetMAC(ctx, s.Dev.Ifindex, s.MAC)
 	case Rename:
 		return j.rename(ctx, s)
+	case SetAltName:
+		return j.setAltName(ctx, s)
+	case SetPromisc:
+		return j.links(s.Dev).SetPromisc(ctx, s.Dev.Ifindex, s.On)
 	case SetAdminMAC:
 		return j.setAdminMAC(ctx, s.MAC)
 	case SetSetting:
@@ -215,6 +223,16 @@ func (j *job) rename(ctx context.Context, s Rename) error {
 	err := j.links(s.Dev).SetName(ctx, s.Dev.Ifindex, s.To)
 	if errors.Is(err, fs.ErrExist) && s.Dev.Side == HostVF && j.want.Goal == record.Detached {
 		j.state.NameTaken = true
+		return nil
+	}
+	return err
+}
+
+// setAltName does without a name that another interface has by now.
+func (j *job) setAltName(ctx context.Context, s SetAltName) error {
+	err := j.links(s.Dev).SetAltName(ctx, s.Dev.Ifindex, s.Name, s.On)
+	if errors.Is(err, fs.ErrExist) && s.On {
+		j.state.AltTaken = append(j.state.AltTaken, s.Name)
 		return nil
 	}
 	return err
@@ -292,10 +310,10 @@ func (j *job) read(ctx context.Context) (State, error) {
 		read   func(context.Context) error
 	}{
 		{aspectAdminMAC, j.readAdminMAC},
-		{aspectSettings, j.readSettings},
 		{aspectRep, j.readRep},
 		{aspectPlace, j.readPlace},
 		{aspectVF, j.readVF},
+		{aspectSettings, j.readSettings},
 		{aspectRDMA, j.readRDMA},
 		{aspectAddresses, j.readAddresses},
 		{aspectRoutes, j.readRoutes},
@@ -338,7 +356,7 @@ func (j *job) look(st nic.State) {
 	j.state.AdminMAC = vf.MAC
 	if vf.Netdev.Exists() {
 		j.state.Place, j.state.VF = AtHome, vf.Netdev
-		j.stale &^= aspectPlace
+		j.stale = j.stale&^aspectPlace | aspectVF
 	}
 }
 
@@ -377,11 +395,22 @@ func (j *job) readAdminMAC(ctx context.Context) error {
 }
 
 func (j *job) readSettings(ctx context.Context) error {
+	if j.vf.PF == (nic.Handle{}) || j.p.Host.Settings == nil || len(j.want.Settings)+len(j.want.Before.Settings) == 0 {
+		return nil
+	}
+	if j.want.Goal == record.Attached && j.state.Place == InPod {
+		return nil // all are set before it moves
+	}
 	defer j.p.span("kernel", "read settings")()
+	vf := &j.pf.VFs[j.vf.Index]
+	vf.Netdev = nic.Netdev{}
+	if j.state.Place == AtHome {
+		vf.Netdev = j.state.VF
+	}
 	if err := j.p.Host.Settings.ReadVF(ctx, &j.pf, j.vf.Index); err != nil {
 		return err
 	}
-	j.state.Settings = j.pf.VFs[j.vf.Index].Settings
+	j.state.Settings = vf.Settings
 	return nil
 }
 
@@ -397,15 +426,21 @@ func (j *job) readVF(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.state.VF = l.Netdev
+	j.saw(l)
 	return nil
+}
+
+// saw takes what a link says of the VF's netdev.
+func (j *job) saw(l host.Link) {
+	j.state.VF, j.state.AltNames, j.state.Promisc = l.Netdev, l.AltNames, l.Promisc
 }
 
 // readPlace looks for the VF's netdev by its PCI address: its ifindex may have
 // changed with the namespace, and its name with anything.
 func (j *job) readPlace(ctx context.Context) error {
 	defer j.p.span("kernel", "find VF netdev")()
-	j.state.Place, j.state.VF = Nowhere, nic.Netdev{}
+	j.state.Place = Nowhere
+	j.saw(host.Link{})
 	j.stale |= aspectAddresses | aspectRoutes
 	if j.pod != nil {
 		l, ok, err := j.find(ctx, j.pod)
@@ -413,7 +448,8 @@ func (j *job) readPlace(ctx context.Context) error {
 			return err
 		}
 		if ok {
-			j.state.Place, j.state.VF = InPod, l.Netdev
+			j.state.Place = InPod
+			j.saw(l)
 			return nil
 		}
 	}
@@ -422,7 +458,8 @@ func (j *job) readPlace(ctx context.Context) error {
 		return err
 	}
 	if ok {
-		j.state.Place, j.state.VF = AtHome, l.Netdev
+		j.state.Place = AtHome
+		j.saw(l)
 		return nil
 	}
 	functions, err := j.p.Host.PCI.Functions(ctx)

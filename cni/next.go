@@ -55,6 +55,10 @@ type State struct {
 	Place Place
 	VF    nic.Netdev // zero unless AtHome or InPod
 
+	AltNames []string // of the VF's netdev
+	Promisc  bool
+	AltTaken []string // names that it had before and another interface has now
+
 	RDMA []string // devices of Want.RDMA that are in the attachment's namespace
 
 	// HasAdminMAC: the VF is there with a representor to set its address.
@@ -137,6 +141,9 @@ func attach(w Want, s State) Step {
 		return SetMTU{vf, w.MTU}
 	case w.plugged() && (s.Port == nil || !samePort(*s.Port, w.port(s.Lease))):
 		return Plug{w.port(s.Lease)}
+	case home && len(s.AltNames) > 0:
+		// They would go along, and be in the way of the pod's names.
+		return SetAltName{vf, s.AltNames[0], false}
 	case home && s.VF.Name != TempName(w.VF):
 		return Rename{vf, TempName(w.VF)}
 	case home:
@@ -234,6 +241,8 @@ func detach(w Want, s State) Step {
 		return MoveRDMA{s.RDMA[0], HostVF}
 	case pod && s.VF.Up:
 		return SetUp{vf, false}
+	case pod && len(s.AltNames) > 0:
+		return SetAltName{vf, s.AltNames[0], false}
 	case pod && s.VF.Name != TempName(w.VF):
 		return Rename{vf, TempName(w.VF)}
 	case pod:
@@ -249,8 +258,14 @@ func detach(w Want, s State) Step {
 		return SetMAC{vf, was.MAC}
 	case home && mtu:
 		return SetMTU{vf, was.MTU}
+	case home && s.Promisc && !was.Promisc:
+		return SetPromisc{vf, false}
+	case home && firstLacking(s.AltNames, was.AltNames) != "":
+		return SetAltName{vf, firstLacking(s.AltNames, was.AltNames), false}
 	case home && misnamed:
 		return Rename{vf, was.Name}
+	case home && firstLacking(was.AltNames, slices.Concat(s.AltNames, s.AltTaken)) != "":
+		return SetAltName{vf, firstLacking(was.AltNames, slices.Concat(s.AltNames, s.AltTaken)), true}
 	case home && s.VF.Up != was.Up:
 		return SetUp{vf, was.Up}
 	case s.Port != nil:

@@ -1,8 +1,10 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,20 +15,25 @@ import (
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"sluice.dev/sluice/pkg/host/sim"
+)
+
+var (
+	sequencesFlag = flag.Int("sequences", 2000, "random sequences that TestRandomSequences does")
+	seedFlag      = flag.Uint64("seed", 0, "seed of TestRandomSequences; 0 one by chance")
 )
 
 // TestRandomSequences does what a busy node does, in all modes of a switchdev node,
 // with failures and kills anywhere, and cleans up in the end: by DEL, or with all
 // namespaces gone by GC, or by a sweep. Then nothing is left.
 func TestRandomSequences(t *testing.T) {
-	sequences := 10_000
+	sequences := *sequencesFlag
 	if testing.Short() {
-		sequences = 300
+		sequences = min(sequences, 200)
 	}
-	seed := rand.Uint64()
+	seed := cmp.Or(*seedFlag, rand.Uint64())
 	t.Logf("seed %d", seed)
 	for i := range sequences {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -45,7 +52,7 @@ func TestRandomSequences(t *testing.T) {
 			t.Fatalf("%s: the end: %v", when, err)
 		}
 		w.mustBe(before, when)
-		if d := cmp.Diff(settings, w.settings()); d != "" {
+		if d := gocmp.Diff(settings, w.settings()); d != "" {
 			t.Fatalf("%s: settings (-before +after):\n%s", when, d)
 		}
 	}
@@ -178,7 +185,7 @@ func TestFiftyAtOnce(t *testing.T) {
 	}
 	all("DEL", func(p *Plugin, args *skel.CmdArgs) error { return p.Del(ctx, args) })
 	w.mustBe(before, "after fifty ADDs and DELs")
-	if d := cmp.Diff(settings, w.settings()); d != "" {
+	if d := gocmp.Diff(settings, w.settings()); d != "" {
 		t.Errorf("settings (-before +after):\n%s", d)
 	}
 }

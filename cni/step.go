@@ -74,6 +74,15 @@ type (
 		VF  string // PCI address
 		MAC nic.MAC
 	}
+	SetAltName struct {
+		Dev  Dev
+		Name string
+		On   bool
+	}
+	SetPromisc struct {
+		Dev Dev
+		On  bool
+	}
 	// SetSetting sets what the switch's side lets the VF do.
 	SetSetting struct {
 		VF    string // PCI address
@@ -130,6 +139,8 @@ func (SetUp) step()       {}
 func (SetMAC) step()      {}
 func (Rename) step()      {}
 func (SetAdminMAC) step() {}
+func (SetAltName) step()  {}
+func (SetPromisc) step()  {}
 func (SetSetting) step()  {}
 func (Move) step()        {}
 func (MoveRDMA) step()    {}
@@ -162,6 +173,15 @@ func (s SetAdminMAC) String() string {
 	}
 	return fmt.Sprintf("set administrative MAC %s of VF %s", s.MAC, s.VF)
 }
+
+func (s SetAltName) String() string {
+	if s.On {
+		return fmt.Sprintf("give %s the alternative name %s", s.Dev, s.Name)
+	}
+	return fmt.Sprintf("take the alternative name %s from %s", s.Name, s.Dev)
+}
+
+func (s SetPromisc) String() string { return fmt.Sprintf("set %s promiscuous: %v", s.Dev, s.On) }
 
 func (s SetSetting) String() string {
 	return fmt.Sprintf("set %s %s of VF %s", s.Name, s.Value, s.VF)

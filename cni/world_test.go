@@ -260,6 +260,8 @@ func snapOf(t testing.TB, m host.Machine, dir string) snapshot {
 	}
 	for i := range links {
 		links[i].Ifindex, links[i].Master, links[i].Carrier = 0, 0, false
+		// One that was taken and given back is the last.
+		links[i].AltNames = append([]string(nil), slices.Sorted(slices.Values(links[i].AltNames))...)
 	}
 	slices.SortFunc(links, func(a, b host.Link) int { return strings.Compare(a.Name, b.Name) })
 	return snapshot{Functions: functions, Ports: ports, Links: links, Owners: owners}

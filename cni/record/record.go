@@ -68,7 +68,12 @@ type Before struct {
 	RepMTU   int     `json:"repMTU"`
 	RepUp    bool    `json:"repUp"`
 
-	Settings nic.Settings `json:"settings,omitempty"` // of those that were asked for
+	AltNames []string `json:"altNames,omitempty"` // of the VF's netdev
+	Promisc  bool     `json:"promisc,omitempty"`
+
+	// Settings is of those that were asked for, and of those of the netdev that a pod
+	// can change.
+	Settings nic.Settings `json:"settings,omitempty"`
 }
 
 // Entry is one line below a record. Of an act it is written before, with Step

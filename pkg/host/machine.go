@@ -218,6 +218,13 @@ type Links interface {
 	// an alternative name of another interface, is fs.ErrExist.
 	SetName(ctx context.Context, ifindex int, name string) error
 
+	// SetAltName gives an interface an alternative name, or takes it. A name in use is
+	// fs.ErrExist.
+	SetAltName(ctx context.Context, ifindex int, name string, on bool) error
+
+	// SetPromisc sets Link.Promisc; off takes both of its flags back.
+	SetPromisc(ctx context.Context, ifindex int, on bool) error
+
 	// SetVFMAC sets a VF's administrative address through its PF's netdev:
 	// legacy mode's way.
 	SetVFMAC(ctx context.Context, pfIfindex, vf int, mac nic.MAC) error
@@ -291,6 +298,7 @@ type Link struct {
 	Kind       string          // rtnetlink's kind; "" for a physical one
 	Master     int             // ifindex of bridge, bond or OVS; 0 none
 	AltNames   []string        // alternative names
+	Promisc    bool            // somebody wants all packets, or all multicast ones (IFF_PROMISC, IFF_ALLMULTI)
 	VFMACs     map[int]nic.MAC // of a PF: administrative addresses by VF index
 }
 

@@ -18,6 +18,7 @@ type Link struct {
 	MAC      nic.MAC // zero when the address has not six bytes
 	MTU      int     // bytes
 	Up       bool
+	Promisc  bool // IFF_PROMISC or IFF_ALLMULTI, by somebody's wish (dev_get_flags)
 	Carrier  bool
 	Master   int    // ifindex of bridge, bond or OVS; 0 none
 	Lower    int    // ifindex of what it is built on: of a VLAN, say; 0 none
@@ -45,7 +46,8 @@ func parseLink(m []byte) (l Link, ok bool) {
 	// struct ifinfomsg: family, pad, type (2), index (4), flags (4), change (4)
 	l.Type = binary.NativeEndian.Uint16(m[2:])
 	l.Ifindex = int(int32(binary.NativeEndian.Uint32(m[4:])))
-	l.Up = binary.NativeEndian.Uint32(m[8:])&unix.IFF_UP != 0
+	flags := binary.NativeEndian.Uint32(m[8:])
+	l.Up, l.Promisc = flags&unix.IFF_UP != 0, flags&(unix.IFF_PROMISC|unix.IFF_ALLMULTI) != 0
 	elsewhere := false
 	for kind, v := range netlink.Attrs(m[unix.SizeofIfInfomsg:]) {
 		switch kind {

@@ -91,6 +91,28 @@ func (c Conn) SetUp(ifindex int, up bool) error {
 	return c.do(unix.RTM_SETLINK, 0, h)
 }
 
+// SetPromisc has an interface take all packets; off, only what is for it, and not all
+// multicast packets either.
+func (c Conn) SetPromisc(ifindex int, on bool) error {
+	h := header(ifindex)
+	h.Change = unix.IFF_PROMISC | unix.IFF_ALLMULTI
+	if on {
+		h.Change = unix.IFF_PROMISC
+		h.Flags = unix.IFF_PROMISC
+	}
+	return c.do(unix.RTM_SETLINK, 0, h)
+}
+
+// SetAltName gives an interface an alternative name, or takes it. EEXIST when it is in
+// use.
+func (c Conn) SetAltName(ifindex int, name string, on bool) error {
+	list := netlink.Nest(unix.IFLA_PROP_LIST, netlink.Text(unix.IFLA_ALT_IFNAME, name))
+	if !on {
+		return c.Do(unix.RTM_DELLINKPROP, 0, ifindex, list)
+	}
+	return c.Do(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_APPEND, ifindex, list)
+}
+
 // Delete removes a software interface; EOPNOTSUPP when it is none.
 func (c Conn) Delete(ifindex int) error { return c.do(unix.RTM_DELLINK, 0, header(ifindex)) }
 

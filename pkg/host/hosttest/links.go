@@ -38,6 +38,8 @@ func linkRules() []rule {
 		add("mtu", mtu)
 		add("mac", mac)
 		add("up", up)
+		add("promiscuous", promiscuous)
+		add("alternative names", altNames, Software)
 		add("name", name)
 		add("name/taken", nameTaken, Software)
 		add("name/impossible", impossibleNames)
@@ -49,6 +51,34 @@ func linkRules() []rule {
 
 // noIfindex is one that no namespace has given out yet.
 const noIfindex = 1 << 30
+
+func promiscuous(t *testing.T, f Fixture, ifindex int) {
+	l := f.Machine.Links
+	for _, on := range []bool{true, false, false} {
+		must(t, l.SetPromisc(t.Context(), ifindex, on))
+		if got := linkAt(t, l, ifindex); got.Promisc != on {
+			t.Fatalf("set %v: %+v", on, got)
+		}
+	}
+}
+
+func altNames(t *testing.T, f Fixture, ifindex int) {
+	l, other := f.Machine.Links, f.AddLink(t, "", "slc7")
+	before := linkAt(t, l, ifindex).AltNames // udev may give some
+	for range 2 {
+		must(t, l.SetAltName(t.Context(), ifindex, "slcalternative", true))
+	}
+	checkError(t, l.SetAltName(t.Context(), other, "slcalternative", true), fs.ErrExist, "slc7")
+	if got := linkAt(t, l, ifindex).AltNames; !slices.Contains(got, "slcalternative") || len(got) != len(before)+1 {
+		t.Errorf("%q, before %q", got, before)
+	}
+	for range 2 {
+		must(t, l.SetAltName(t.Context(), ifindex, "slcalternative", false))
+	}
+	if got := linkAt(t, l, ifindex).AltNames; len(got) != len(before) {
+		t.Errorf("%q, before %q", got, before)
+	}
+}
 
 func noLink(t *testing.T, f Fixture) {
 	ctx, l := t.Context(), f.Machine.Links

@@ -101,7 +101,7 @@ func (l *links) link(k rtnl.Link, told bool) host.Link {
 			Name: k.Name, Ifindex: k.Ifindex, MAC: k.MAC, MTU: k.MTU, Up: k.Up, Carrier: k.Carrier,
 		},
 		InfiniBand: k.Type == unix.ARPHRD_INFINIBAND, Lower: k.Lower,
-		PortName: k.PortName, SwitchID: k.SwitchID, Kind: k.Kind, Master: k.Master, AltNames: k.AltNames,
+		PortName: k.PortName, SwitchID: k.SwitchID, Kind: k.Kind, Master: k.Master, AltNames: k.AltNames, Promisc: k.Promisc,
 	}
 	switch {
 	case k.ParentBus == "pci", k.ParentBus == "auxiliary" && pci.IsSF(k.Parent):

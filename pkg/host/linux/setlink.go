@@ -65,18 +65,38 @@ func (l *links) SetName(ctx context.Context, ifindex int, name string) error {
 		return refuse(op, object, unix.EINVAL,
 			fmt.Errorf("want 1 to %d characters, no space, slash, colon or percent sign: %w", maxName, unix.EINVAL))
 	}
-	alt := netlink.Nest(unix.IFLA_PROP_LIST, netlink.Text(unix.IFLA_ALT_IFNAME, name))
 	own := slices.Contains(k.AltNames, name)
 	if own {
-		if err := l.rtnl.Do(unix.RTM_DELLINKPROP, 0, ifindex, alt); err != nil {
+		if err := l.rtnl.SetAltName(ifindex, name, false); err != nil {
 			return fail(op, object, err)
 		}
 	}
 	err = l.rename(ifindex, name, k.Up)
 	if err != nil && own {
-		err = errors.Join(err, l.rtnl.Do(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_APPEND, ifindex, alt))
+		err = errors.Join(err, l.rtnl.SetAltName(ifindex, name, true))
 	}
 	return fail(op, object, err)
+}
+
+func (l *links) SetAltName(ctx context.Context, ifindex int, name string, on bool) error {
+	op := fmt.Sprintf("take alternative name %q", name)
+	if on {
+		op = fmt.Sprintf("add alternative name %q", name)
+	}
+	k, err := l.get(ctx, op, ifindex)
+	if err != nil || slices.Contains(k.AltNames, name) == on {
+		return err
+	}
+	return fail(op, l.name(k.Name, ifindex), l.rtnl.SetAltName(ifindex, name, on))
+}
+
+func (l *links) SetPromisc(ctx context.Context, ifindex int, on bool) error {
+	op := fmt.Sprintf("set promiscuous %v", on)
+	k, err := l.get(ctx, op, ifindex)
+	if err != nil || k.Promisc == on {
+		return err
+	}
+	return fail(op, l.name(k.Name, ifindex), l.rtnl.SetPromisc(ifindex, on))
 }
 
 // rename takes the interface down for it where the kernel wants that (before

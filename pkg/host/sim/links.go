@@ -85,7 +85,7 @@ func (s *Sim) listLinks(ns int) []host.Link {
 		}
 		h := host.Link{
 			Netdev:   nic.Netdev{Name: l.Name, Ifindex: l.Ifindex, MAC: l.MAC, MTU: l.MTU, Up: l.Up, Carrier: l.Up},
-			PortName: s.portName(l), Kind: l.Kind, Master: l.Master, AltNames: slices.Clone(l.AltNames),
+			PortName: s.portName(l), Kind: l.Kind, Master: l.Master, AltNames: slices.Clone(l.AltNames), Promisc: l.Promisc,
 		}
 		if l.Role == bonded {
 			h.Carrier = l.Up && bondUp[l.Ifindex]
@@ -261,6 +261,29 @@ func (n *links) SetName(ctx context.Context, ifindex int, name string) error {
 			return nil, refuse(syscall.EEXIST, "")
 		}
 		return func() { l.Name = name }, nil
+	})
+}
+
+func (n *links) SetAltName(ctx context.Context, ifindex int, name string, on bool) error {
+	return n.set(ctx, SetAltName, name, ifindex, func(l *link) (func(), error) {
+		switch has := slices.Contains(l.AltNames, name); {
+		case has == on:
+			return nil, nil
+		case on && n.s.taken(n.ns, name):
+			return nil, refuse(syscall.EEXIST, "")
+		case on:
+			return func() { l.AltNames = append(l.AltNames, name) }, nil
+		}
+		return func() { l.AltNames = slices.DeleteFunc(l.AltNames, func(a string) bool { return a == name }) }, nil
+	})
+}
+
+func (n *links) SetPromisc(ctx context.Context, ifindex int, on bool) error {
+	return n.set(ctx, SetPromisc, fmt.Sprint(on), ifindex, func(l *link) (func(), error) {
+		if l.Promisc == on {
+			return nil, nil
+		}
+		return func() { l.Promisc = on }, nil
 	})
 }
 

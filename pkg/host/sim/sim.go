@@ -346,6 +346,8 @@ const (
 	SetRDMAMode  Verb = "set RDMA mode"
 	SetRDMABoot  Verb = "set RDMA mode at boot"
 	MoveRDMA     Verb = "move RDMA device to netns"
+	SetAltName   Verb = "set alternative name"
+	SetPromisc   Verb = "set promiscuous"
 	AddPair      Verb = "add pair"
 	DelPair      Verb = "remove pair"
 
@@ -361,7 +363,7 @@ func verbs() []Verb {
 	out := []Verb{
 		SetVFs, SetAutoprobe, Bind, Unbind, SetEswitch, SetPortMAC, SetMTU, SetMAC, SetUp, SetName, SetVFMAC, Move,
 		AddAddress, AddRoute, Announce, AddSF, DelSF, SetSFActive, AddBond, DelBond, Enslave, Release,
-		SetRDMAMode, SetRDMABoot, MoveRDMA, AddPair, DelPair, Aggregate,
+		SetRDMAMode, SetRDMABoot, MoveRDMA, SetAltName, SetPromisc, AddPair, DelPair, Aggregate,
 	}
 	for _, k := range knobs() {
 		if v := SetOf(k.name); !slices.Contains(out, v) {

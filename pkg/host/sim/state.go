@@ -120,6 +120,7 @@ type link struct {
 	MAC      nic.MAC        `json:"mac"`
 	MTU      int            `json:"mtu"`
 	Up       bool           `json:"up"`
+	Promisc  bool           `json:"promisc,omitempty"`
 	Addrs    []netip.Prefix `json:"addresses,omitempty"`
 	Routes   []host.Route   `json:"routes,omitempty"`
 	Set      nic.Settings   `json:"set,omitempty"`

@@ -543,3 +543,37 @@ func (k *kube) logged(p *process, text string) {
 	}
 	k.t.Fatalf("it does not say %q", text)
 }
+
+// Whoever asks agent and controller in a cluster how they are is told: by probes, and by
+// metrics, those of the controller's libraries as well.
+func TestProbesAndMetricsInACluster(t *testing.T) {
+	k := newKube(t)
+	k.node("n1")
+	m := newMachine(t)
+	health, agentMetrics, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
+	kubelet := filepath.Join(m.dir, "kubelet")
+	k.do(os.MkdirAll(kubelet, 0o700))
+	k.start("agent", "--sim", m.sim, "--state-dir", m.dir, "--kubelet-dir", kubelet, "--node", "n1", "--kubeconfig", writeKubeconfig(t, k.as("sluice-agent", "n1")),
+		"--health-address", health, "--metrics-address", agentMetrics, "--log-format", "json")
+	k.start("controller", "--kubeconfig", writeKubeconfig(t, k.as("sluice-controller", "")), "--health-address", "0", "--metrics-address", metrics)
+	k.policy("p", "{nodeSelector: {}, pfs: [{pf: '0000:03:00.0', numVfs: 3}], pools: [{name: fast, pfs: ['0000:03:00.0']}]}")
+	k.await("n1", "ready", ready)
+
+	say := func(url string, want ...string) {
+		t.Helper()
+		var text string
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			_, text = get(t, url)
+			if !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(text, w) }) {
+				return
+			}
+		}
+		t.Errorf("%s: want %q in\n%s", url, want, text)
+	}
+	say("http://"+health+"/readyz", "node: as wanted", "sluice.dev/fast: no kubelet listens")
+	say("http://"+agentMetrics+"/metrics", `sluice_functions{kind="vf"} 3`, `sluice_runs_total{outcome="reached"} `, `sluice_plan_state{state="reached"} 1`,
+		`sluice_pool_devices{resource="sluice.dev/fast"} 3`, `sluice_pool_registered{resource="sluice.dev/fast"} 0`, "sluice_drift_steps 0")
+	say("http://"+metrics+"/metrics", "sluice_controller_leads 1", `sluice_policies{state="ready"} 1`, `sluice_policy_ready_nodes{policy="p"} 1`,
+		`sluice_node_conditions{condition="Ready",status="True"} 1`, `sluice_node_moves_total{act="let go",result="ok"} 1`, `sluice_policy_paused{policy="p"} 0`,
+		`controller_runtime_reconcile_total{controller="resolve"`, "sluice_build_info{")
+}

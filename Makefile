@@ -54,6 +54,8 @@ manifests: ## deploy/sluice.yaml, which installs everything, of the files beside
 VERSION ?= dev
 
 .PHONY: image
+# What is shipped says which commit it is of, whatever Go is set to here.
+image: STATIC += -buildvcs=auto
 image: build ## the container image, build/sluice-VERSION.oci.tar, and what is in it
 	@$(GO) run ./lab/image --version $(VERSION) --out build/sluice-$(VERSION).oci.tar
 

@@ -42,8 +42,15 @@ func sluice(bin, version string) image {
 func run(bin, version, out string) error {
 	i := sluice(bin, version)
 	var err error
-	if i.Arch, err = i.architecture(); err != nil {
+	if i.Arch, err = i.setting("GOARCH"); err != nil {
 		return err
+	}
+	commit, err := i.setting("vcs.revision")
+	if err != nil {
+		return err
+	}
+	if commit != "" {
+		i.Labels["org.opencontainers.image.revision"] = commit
 	}
 	archive, err := i.Archive()
 	if err != nil {

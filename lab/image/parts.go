@@ -43,25 +43,27 @@ func (i image) parts() ([]byte, error) {
 	}, "", "  ")
 }
 
-// architecture is the one that all programs are for.
-func (i image) architecture() (string, error) {
+// setting is what Go noted of the build of all programs; "": nothing.
+func (i image) setting(key string) (string, error) {
 	all := map[string]bool{}
 	for _, path := range i.Files {
 		info, err := buildinfo.ReadFile(path)
 		if err != nil {
 			return "", err
 		}
+		value := ""
 		for _, s := range info.Settings {
-			if s.Key == "GOARCH" {
-				all[s.Value] = true
+			if s.Key == key {
+				value = s.Value
 			}
 		}
+		all[value] = true
 	}
-	names := slices.Sorted(maps.Keys(all))
-	if len(names) != 1 {
-		return "", fmt.Errorf("the programs are for %q: want one architecture", names)
+	values := slices.Sorted(maps.Keys(all))
+	if len(values) != 1 {
+		return "", fmt.Errorf("%s of the programs is %q: want one build of all", key, values)
 	}
-	return names[0], nil
+	return values[0], nil
 }
 
 func moduleOf(m *debug.Module) component {

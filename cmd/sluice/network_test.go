@@ -1,13 +1,24 @@
 package main
 
 import (
+	"context"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"sluice.dev/sluice/offload/ovn"
 	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/controller"
+	"sluice.dev/sluice/pkg/ovsdb"
+	"sluice.dev/sluice/pkg/ovsdb/ovsdbtest"
 )
 
 // What a Network cannot be is refused by the API server, and what would move the
@@ -77,4 +88,93 @@ func (s *schema) networkStays(t *testing.T) {
 	if err := s.Create(t.Context(), long, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "at most 40 characters") {
 		t.Errorf("long name: %v", err)
 	}
+}
+
+// The controller brings Networks into OVN, says on each what has become of it, and
+// keeps a node's block for as long as there is the node.
+func TestControllerOfNetworks(t *testing.T) {
+	k := newKube(t)
+	north := ovsdbtest.Northbound(t)
+	c, err := ovsdb.Connect(t.Context(), north)
+	k.do(err)
+	t.Cleanup(func() { _ = c.Close() })
+	k.node("n1")
+	k.node("n2")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- controller.Run(ctx, controller.Options{
+			Config: k.as("sluice-controller", ""), Namespace: "sluice-system", Health: "0", Northbound: north, Log: slog.New(slog.DiscardHandler),
+		})
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("controller: %v", err)
+		}
+	}()
+	add := func(name, spec string) {
+		o := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		k.do(yaml.UnmarshalStrict([]byte(spec), &o.Spec))
+		k.do(k.Create(t.Context(), o))
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("waited 2 min for %s", what)
+			}
+		}
+	}
+	network := func(name string) *v1alpha1.Network {
+		o := &v1alpha1.Network{}
+		k.do(k.Get(t.Context(), client.ObjectKey{Name: name}, o))
+		return o
+	}
+	is := func(name, condition, reason string) func() bool {
+		return func() bool {
+			c := meta.FindStatusCondition(network(name).Status.Conditions, condition)
+			return c != nil && c.Reason == reason
+		}
+	}
+	names := func() string {
+		rows, err := ovn.Read(t.Context(), c)
+		k.do(err)
+		var out []string
+		for _, r := range rows {
+			if r.Table == "Logical_Switch" || r.Table == "Logical_Switch_Port" && strings.HasSuffix(string(r.Raw["name"]), `.8"`) {
+				out = append(out, strings.Trim(string(r.Raw["name"]), `"`))
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+
+	add("blue", "{layer: 2, portsPerNode: 8, subnets: [{cidr: 10.1.0.0/24}], firewall: {rules: [{direction: in, action: allow, log: true}]}}")
+	until("blue", is("blue", v1alpha1.Ready, v1alpha1.ReasonAsWanted))
+	if o := network("blue"); len(o.Status.Blocks) != 2 || !is("blue", v1alpha1.Offloadable, "Warnings")() || len(o.Status.Warnings) != 1 {
+		t.Errorf("blue: %+v", o.Status)
+	}
+	if got := names(); got != "sluice.blue sluice.blue.8" {
+		t.Errorf("rows: %s", got)
+	}
+
+	// Two that cannot both be are told so, and change nothing of what there is.
+	add("c", "{layer: 2, overlay: {vni: 7}, subnets: [{cidr: 10.1.0.0/24}]}")
+	until("c", is("c", v1alpha1.Ready, v1alpha1.ReasonAsWanted))
+	add("d", "{layer: 2, overlay: {vni: 7}, subnets: [{cidr: 10.1.0.0/24}]}")
+	until("the conflict", is("d", v1alpha1.Ready, v1alpha1.ReasonRefused))
+	until("the conflict at the other", is("c", v1alpha1.Ready, v1alpha1.ReasonRefused))
+	if got := names(); got != "sluice.blue sluice.blue.8 sluice.c sluice.c.8" {
+		t.Errorf("rows: %s", got)
+	}
+	k.do(k.Delete(t.Context(), network("d")))
+	until("its end", is("c", v1alpha1.Ready, v1alpha1.ReasonAsWanted))
+
+	// A node's block goes with it, and its ports.
+	k.do(k.Delete(t.Context(), k.nodeNow("n2")))
+	until("the block's end", func() bool { return len(network("blue").Status.Blocks) == 1 })
+	until("the ports' end", func() bool { return !strings.Contains(names(), "sluice.blue.8") })
+	k.do(k.Delete(t.Context(), network("c")))
+	until("the network's end", func() bool { return names() == "sluice.blue" })
 }

@@ -48,19 +48,19 @@ func Read(ctx context.Context, c *ovsdb.Client) ([]Have, error) {
 
 // Apply brings the rows of ours to what is wanted, and answers the changes that it
 // made. It writes nothing if they are that already. A name that is somebody else's is
-// ErrForeign, and nothing is written.
-func Apply(ctx context.Context, c *ovsdb.Client, want []Row) ([]Change, error) {
+// ErrForeign, and nothing is written. Networks named in keep stay as they are.
+func Apply(ctx context.Context, c *ovsdb.Client, want []Row, keep ...string) ([]Change, error) {
 	var done []Change
 	for range turns {
 		have, err := Read(ctx, c)
 		if err != nil {
 			return done, err
 		}
-		changes, err := Plan(want, have)
+		changes, err := Plan(want, have, keep...)
 		if err != nil || len(changes) == 0 {
 			return done, err
 		}
-		made, err := commit(ctx, c, changes, newState(have))
+		made, err := commit(ctx, c, changes, newState(have, keep))
 		done = append(done, made...)
 		if errors.Is(err, ovsdb.ErrTimedOut) || errors.Is(err, ovsdb.ErrConstraint) {
 			continue // somebody else has written since
@@ -89,7 +89,7 @@ func commit(ctx context.Context, c *ovsdb.Client, changes []Change, s *state) ([
 	slices.Sort(names)
 	var done []Change
 	for _, name := range names {
-		ops := Ops(groups[name], s.rows)
+		ops := Ops(groups[name], s.rows, s.keep...)
 		ops = append(ops, ovsdb.Comment("sluice: "+name))
 		if _, err := c.TransactIn(ctx, Database, ops...); err != nil {
 			return done, fmt.Errorf("write %s: %w", name, err)
@@ -101,8 +101,8 @@ func commit(ctx context.Context, c *ovsdb.Client, changes []Change, s *state) ([
 
 // Ops is the transaction that makes the changes of one group. It begins with waits
 // that hold only while the rows are still those that were read.
-func Ops(changes []Change, have []Have) []ovsdb.Op {
-	t := transaction{state: newState(have), named: map[string]ovsdb.Named{}}
+func Ops(changes []Change, have []Have, keep ...string) []ovsdb.Op {
+	t := transaction{state: newState(have, keep), named: map[string]ovsdb.Named{}}
 	for i, c := range changes {
 		if c.Verb == "insert" {
 			t.named[c.Table+" "+c.Key] = ovsdb.Named("r" + strconv.Itoa(i))

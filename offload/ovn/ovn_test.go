@@ -233,6 +233,40 @@ func TestApply(t *testing.T) {
 	})
 }
 
+// A network that cannot be read whole for now keeps what it has, its router too.
+func TestApplyKeeps(t *testing.T) {
+	ovsdbtest.EachNorthbound(t, func(t *testing.T, c *ovsdb.Client) {
+		w := wishes()
+		apply(t, c, []Wish{w["overlay"], w["routed"], w["vlan"]})
+		before, err := Read(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := Apply(t.Context(), c, Rows([]Wish{w["vlan"]}), "over-lay", "routed"); err != nil || len(done) > 0 {
+			t.Errorf("changed: %v, %v", done, err)
+		}
+		neighbour := w["overlay"]
+		neighbour.Network.Name, neighbour.Network.VNI = "neighbour", 0
+		neighbour.Network.Subnets = []network.Subnet{subnet("10.2.0.0/24", "10.2.0.1")}
+		if _, err := Apply(t.Context(), c, Rows([]Wish{neighbour}), "over-lay", "routed", "vlan"); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := Apply(t.Context(), c, nil, "over-lay"); err != nil || len(done) == 0 {
+			t.Errorf("nothing went: %v", err)
+		}
+		have, err := Read(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range before {
+			there := slices.ContainsFunc(have, func(o Have) bool { return o.UUID == h.UUID })
+			if kept := newState(nil, []string{"over-lay"}).kept(h) || h.key() == "router/campus"; there != kept {
+				t.Errorf("%s %s: there %v, want %v", h.Table, h.key(), there, kept)
+			}
+		}
+	})
+}
+
 func TestApplyNothing(t *testing.T) {
 	ovsdbtest.EachNorthbound(t, func(t *testing.T, c *ovsdb.Client) {
 		apply(t, c, allWishes())

@@ -22,7 +22,18 @@ type Have struct {
 	Raw   map[string]json.RawMessage
 }
 
-func (h Have) key() string  { return h.IDs[OwnerKey] }
+func (h Have) key() string { return h.IDs[OwnerKey] }
+
+// kept says that a row is of a network that stays as it is: its own, the port of a
+// router to it, or a router that networks share, of which it may be one.
+func (s *state) kept(h Have) bool {
+	kind, rest, _ := strings.Cut(h.key(), "/")
+	return slices.ContainsFunc(s.keep, func(name string) bool {
+		return h.IDs[GroupKey] == "network/"+name || kind == "router" ||
+			kind == "gateway" && (rest == name || strings.HasPrefix(rest, name+"/"))
+	})
+}
+
 func (h Have) name() string { var s string; _ = json.Unmarshal(h.Raw["name"], &s); return s }
 
 // Change is one row to be made, changed or removed.
@@ -50,10 +61,11 @@ func (c Change) String() string {
 type state struct {
 	rows  []Have
 	byKey map[string]*Have // table + key of ours
+	keep  []string         // networks whose rows stay as they are
 }
 
-func newState(rows []Have) *state {
-	s := &state{rows: rows, byKey: map[string]*Have{}}
+func newState(rows []Have, keep []string) *state {
+	s := &state{rows: rows, byKey: map[string]*Have{}, keep: keep}
 	for i := range rows {
 		h := &rows[i]
 		if _, twice := s.byKey[h.Table+" "+h.key()]; h.key() != "" && !twice {
@@ -66,9 +78,10 @@ func newState(rows []Have) *state {
 // Plan compares what is wanted with what was read, and answers the changes in the
 // order of tables and keys. A row of ours that is not wanted goes; a second one of the
 // same key, which two writers may have made, too. A name that somebody else's row has
-// is ErrForeign, and nothing is to be done.
-func Plan(want []Row, have []Have) ([]Change, error) {
-	s := newState(have)
+// is ErrForeign, and nothing is to be done. Rows of the networks named in keep stay, though
+// nothing is wanted of them.
+func Plan(want []Row, have []Have, keep ...string) ([]Change, error) {
+	s := newState(have, keep)
 	var out []Change
 	var bad []error
 	wanted := map[string]bool{}
@@ -89,6 +102,9 @@ func Plan(want []Row, have []Have) ([]Change, error) {
 	for i := range s.rows {
 		h := s.rows[i]
 		if h.key() != "" && (!wanted[h.Table+" "+h.key()] || s.byKey[h.Table+" "+h.key()] != &s.rows[i]) {
+			if s.kept(h) {
+				continue
+			}
 			out = append(out, Change{Verb: "delete", Table: h.Table, Key: h.key(), Name: called(h.name(), h.key()), Group: h.IDs[GroupKey], have: h})
 		}
 	}
@@ -184,7 +200,7 @@ func (s *state) moved(r Row, h Have, column string) (in []string, gone []ovsdb.U
 		}
 	}
 	for _, u := range now {
-		if !keep[u] && slices.ContainsFunc(s.rows, func(t Have) bool { return t.Table == target && t.UUID == u && t.key() != "" }) {
+		if !keep[u] && slices.ContainsFunc(s.rows, func(t Have) bool { return t.Table == target && t.UUID == u && t.key() != "" && !s.kept(t) }) {
 			gone = append(gone, u)
 		}
 	}

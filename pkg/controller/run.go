@@ -33,11 +33,12 @@ const (
 
 // Options say where and how the controller runs.
 type Options struct {
-	Config    *rest.Config
-	Namespace string // of the lease by which replicas choose who works
-	Lead      bool   // work only while holding that lease
-	Health    string // address of /healthz and /readyz; "" or "0": none
-	Log       *slog.Logger
+	Config     *rest.Config
+	Namespace  string // of the lease by which replicas choose who works
+	Lead       bool   // work only while holding that lease
+	Northbound string // OVN's northbound database, where Networks go; "": nowhere
+	Health     string // address of /healthz and /readyz; "" or "0": none
+	Log        *slog.Logger
 
 	// Registry is where the controller's metrics go; those of its libraries go to
 	// controller-runtime's. Nil: nowhere.
@@ -61,6 +62,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	for _, add := range []func(ctrl.Manager) error{f.addResolve, f.addPace, f.addTally} {
 		if err := add(m); err != nil {
+			return err
+		}
+	}
+	if o.Northbound != "" {
+		if err := (&networks{f, o.Northbound}).add(m); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,12 @@ func EachNorthbound(t *testing.T, f func(t *testing.T, c *ovsdb.Client)) {
 
 func inProcessNorthbound(t *testing.T) *ovsdb.Client {
 	t.Helper()
+	return connect(t, Northbound(t))
+}
+
+// Northbound starts an OVN_Northbound database in the process and gives its endpoint.
+func Northbound(t *testing.T) string {
+	t.Helper()
 	path := filepath.Join(folder(t), "nb.sock")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -27,7 +33,7 @@ func inProcessNorthbound(t *testing.T) *ovsdb.Client {
 	}
 	s := serve(l, newDatabase("OVN_Northbound", northbound()))
 	t.Cleanup(s.stop)
-	return connect(t, path)
+	return "unix:" + path
 }
 
 func realNorthbound(t *testing.T) *ovsdb.Client {
@@ -45,12 +51,12 @@ func realNorthbound(t *testing.T) *ovsdb.Client {
 	run(t, nil, "ovsdb-tool", "create", d.path("conf.db"), file)
 	d.startDatabase(t)
 	t.Cleanup(func() { end(d.database) })
-	return connect(t, d.path("db.sock"))
+	return connect(t, "unix:"+d.path("db.sock"))
 }
 
-func connect(t *testing.T, path string) *ovsdb.Client {
+func connect(t *testing.T, endpoint string) *ovsdb.Client {
 	t.Helper()
-	c, err := ovsdb.Connect(t.Context(), "unix:"+path)
+	c, err := ovsdb.Connect(t.Context(), endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -223,7 +224,9 @@ func (n *networks) say(ctx context.Context, v verdict, warnings []string, failed
 	return n.put(ctx, v.object, status)
 }
 
+// put writes a status over the one that was read, and over no other: what the cache
+// has may be older than what this process wrote, and blocks must not be given by it.
 func (n *networks) put(ctx context.Context, o *v1alpha1.Network, status v1alpha1.NetworkStatus) error {
 	o.Status = status
-	return n.applyStatus(ctx, v1alpha1.KindNetwork, o.Name, status, FieldManager)
+	return n.Status().Update(ctx, o, client.FieldOwner(FieldManager))
 }

@@ -90,7 +90,7 @@ func TestDecodeNetworks(t *testing.T) {
 		t.Errorf("two documents: %v, %v", docs, err)
 	}
 	for raw, want := range map[string]string{
-		"":                             "the document is empty",
+		"":                                "the document is empty",
 		netHead + "{layer: 2, colour: x}": `colour`,
 		netHead + `{layer: "2"}`:          "spec.layer",
 		strings.Replace(one, "Network", "NodeNIC", 1): `kind "NodeNIC": want sluice.dev/v1alpha1, Network`,

@@ -21,7 +21,7 @@ func strangers() map[string]ovsdb.Map {
 			"iface-id": "shop_web-0", "iface-id-ver": "0b5c", "attached_mac": "0a:58:0a:f4:00:05", "sandbox": "4d1f",
 			"pod-if-name": "eth0", "ip_addresses": "10.244.0.5/24", "vf-netdev-name": "ens1f0v1", "ovn-installed": "true",
 		},
-		"4d1f9a8b7c6d_h": {
+		"4d1f9a8b7c_h": {
 			"iface-id": "web-0.shop", "vendor": "kube-ovn", "pod_name": "web-0", "pod_namespace": "shop",
 			"pod_netns": "/run/netns/x", "ip": "10.16.0.5",
 		},

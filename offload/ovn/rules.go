@@ -61,8 +61,8 @@ func aclsOf(n network.Network) []acl {
 		for i, s := range n.Subnets {
 			match := fmt.Sprintf("%s && %s.dst == $%s.%s", out, ip(s.Prefix), groupName(n), family(s.Prefix.Addr().Is4()))
 			if s.Prefix.Addr().Is6() {
-				// Ports have addresses of their own there.
-				match = fmt.Sprintf("%s && ip6.dst == {$%s.v6, fe80::/10} && !nd", out, groupName(n))
+				// Each port has one of these of its own.
+				all = append(all, acl{"from-lport", out + " && ip6.dst == fe80::/10", "drop", priorityIsolated, false})
 			}
 			if g := gatewaysOf(n, i); g != "" {
 				match += fmt.Sprintf(" && %s.dst != %s", ip(s.Prefix), g)
@@ -70,14 +70,14 @@ func aclsOf(n network.Network) []acl {
 			all = append(all, acl{"from-lport", match, "drop", priorityIsolated, false})
 		}
 	}
-	w := n.Firewall
-	if w == nil {
-		return all
-	}
 	const basics = "(nd || nd_rs || nd_ra || mldv1 || mldv2)"
 	all = append(all,
 		acl{"from-lport", out + " && (" + basics + " || (udp.src == 68 && udp.dst == 67) || (udp.src == 546 && udp.dst == 547))", "allow-stateless", priorityBasics, false},
 		acl{"to-lport", in + " && (" + basics + " || (udp.src == 67 && udp.dst == 68) || (udp.src == 547 && udp.dst == 546))", "allow-stateless", priorityBasics, false})
+	w := n.Firewall
+	if w == nil {
+		return all
+	}
 	for i, r := range w.Rules {
 		a := acl{"to-lport", in, action(r.Action, w.Stateful), priorityFirst - i, r.Log}
 		side := "src"

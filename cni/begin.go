@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -207,6 +208,10 @@ func fits(c Config, pf *nic.PF, vf *nic.VF) error {
 	for _, name := range want.Names() {
 		if _, can := vf.Settings[name]; !can {
 			return coded(types.ErrInvalidNetworkConfig, "%s = %s: driver %s cannot set it on VF %s as the PF is now: want it away", fieldOf(name), want[name], pf.Driver, c.VF)
+		}
+		n, _ := strconv.Atoi(want[name])
+		if most, bounded := vf.Limits[name]; bounded && n > most {
+			return coded(types.ErrInvalidNetworkConfig, "%s = %d: VF %s takes at most %d", fieldOf(name), n, c.VF, most)
 		}
 	}
 	return nil

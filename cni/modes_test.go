@@ -288,6 +288,35 @@ func TestVhost(t *testing.T) {
 	}
 }
 
+// TestQueuesAndSizes sets those of the VF's netdev before it moves, and takes them back.
+func TestQueuesAndSizes(t *testing.T) {
+	w := newWorld(t)
+	before, settings := w.snap(), w.settings()
+	p := w.pod("c1", w.vf(0, 1)).with("channels", 4).with("rxRing", 2048).with("txRing", 512).with("gsoMaxSize", 100000).with("groMaxSize", 90000)
+	result := w.mustAdd(p)
+	steps := w.steps(p.vf)
+	at := strings.Index(steps, "move VF netdev")
+	for _, want := range []string{"set channels 4 of", "set rx-ring 2048 of", "set tx-ring 512 of", "set gso-max-size 100000 of", "set gro-max-size 90000 of"} {
+		if i := strings.Index(steps, want); i < 0 || i > at {
+			t.Errorf("%s: not before the move in\n%s", want, steps)
+		}
+	}
+	if err := w.check(p, result); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	w.mustDel(p)
+	w.mustBe(before, "after DEL")
+	if d := cmp.Diff(settings, w.settings()); d != "" {
+		t.Errorf("settings (-before +after):\n%s", d)
+	}
+	if err := w.add(p.with("channels", 4000)); err == nil || !strings.Contains(err.Error(), "channels = 4000: VF 0000:03:00.3 takes at most 11") {
+		t.Errorf("too many channels: %v", err)
+	}
+	if err := w.add(p.with("deviceID", nil).with("attach", "veth")); err == nil || !strings.Contains(err.Error(), "channels = 4: the pod has no VF") {
+		t.Errorf("veth: %v", err)
+	}
+}
+
 // TestKilledInAnyMode ends ADD and DEL of every mode after each piece of work, with
 // the DEL and the sweep that follow.
 func TestKilledInAnyMode(t *testing.T) {

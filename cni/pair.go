@@ -3,6 +3,7 @@ package cni
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -150,6 +151,9 @@ func (c *Config) pair(args *skel.CmdArgs) error {
 		return bad("min_tx_rate", strconv.Itoa(*f.MinRate))
 	case f.MaxRate != nil:
 		return bad("max_tx_rate", strconv.Itoa(*f.MaxRate))
+	case len(f.ofNetdev()) > 0:
+		name := slices.Sorted(maps.Keys(f.ofNetdev()))[0]
+		return bad(fieldOf(name), strconv.Itoa(f.ofNetdev()[name]))
 	case len(f.legacyOnly()) > 0:
 		only := f.legacyOnly()[0]
 		return bad(only[0], only[1])

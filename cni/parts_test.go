@@ -287,3 +287,38 @@ func TestIPAMMissing(t *testing.T) {
 	}
 	w.mustBeAsBefore(before, "after ADD")
 }
+
+// TestGCAndStatusOfRealParts sweeps a real Open vSwitch, and asks a real IPAM plugin.
+func TestGCAndStatusOfRealParts(t *testing.T) {
+	ovsdbtest.Each(t, func(t *testing.T, o *ovsdbtest.OVS) {
+		w := newParts(t, o)
+		before := w.snap()
+		p := full(w.pod("c1", w.vf(0, 1)))
+		if err := w.add(p); err != nil {
+			t.Fatal(err)
+		}
+		o.StopDatabase(t)
+		if err := w.del(p); err == nil {
+			t.Fatal("DEL is done without Open vSwitch")
+		}
+		status := func() error {
+			args := w.args(p)
+			args.Path = w.path
+			return w.call(func(plugin *Plugin, ctx context.Context) error { return plugin.Status(ctx, args) })
+		}
+		var e *types.Error
+		if err := status(); !errors.As(err, &e) || e.Code != types.ErrLimitedConnectivity {
+			t.Errorf("STATUS: %v", err)
+		}
+		o.StartDatabase(t)
+		if err := status(); !errors.As(err, &e) || e.Code != types.ErrPluginNotAvailable || !strings.Contains(e.Msg, "hw-offload=true") {
+			t.Errorf("STATUS: %v", err)
+		}
+		args := w.args(p.with("cni.dev/valid-attachments", []any{}))
+		args.Path = w.path
+		if err := w.call(func(plugin *Plugin, ctx context.Context) error { return plugin.GC(ctx, args) }); err != nil {
+			t.Fatal(err)
+		}
+		w.mustBeAsBefore(before, "after GC")
+	})
+}

@@ -3,6 +3,7 @@ package cni
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,10 @@ type vfFields struct {
 	LinkState  string // link_state: auto, enable, disable; "" as it is
 	MinRate    *int   // min_tx_rate, Mbit/s, 0 none; nil as it is
 	MaxRate    *int   // max_tx_rate; runtimeConfig.bandwidth.egressRate goes before it
+
+	// Of the VF's netdev, 0 as it is: channels and ring entries, and bytes, over 65536
+	// for BIG TCP.
+	Channels, RxRing, TxRing, GSOMax, GROMax int
 }
 
 func vfConfigFields() []field {
@@ -37,7 +42,18 @@ func vfConfigFields() []field {
 			return err
 		}
 	}
+	count := func(into func(*vfFields) *int) func(*Config, json.RawMessage) error {
+		return func(c *Config, raw json.RawMessage) (err error) {
+			*into(&c.VFFields), err = number(raw, 1, 1<<20)
+			return err
+		}
+	}
 	return []field{
+		{"channels", "a number from 1", count(func(f *vfFields) *int { return &f.Channels })},
+		{"rxRing", "a number of entries", count(func(f *vfFields) *int { return &f.RxRing })},
+		{"txRing", "a number of entries", count(func(f *vfFields) *int { return &f.TxRing })},
+		{"gsoMaxSize", "a number of bytes", count(func(f *vfFields) *int { return &f.GSOMax })},
+		{"groMaxSize", "a number of bytes", count(func(f *vfFields) *int { return &f.GROMax })},
 		{"vlanQoS", "a number, 0 to 7", func(c *Config, raw json.RawMessage) (err error) {
 			c.VFFields.QoS, err = number(raw, 0, 7)
 			return err
@@ -159,6 +175,9 @@ func (c *Config) settings(mode nic.Eswitch) nic.Settings {
 	}
 	rate(nic.MinRate, c.VFFields.MinRate)
 	rate(nic.MaxRate, c.VFFields.MaxRate)
+	for name, n := range c.VFFields.ofNetdev() {
+		rate(name, &n)
+	}
 	if mode != nic.Switchdev {
 		f := c.VFFields
 		for name, value := range map[nic.Setting]string{
@@ -173,6 +192,15 @@ func (c *Config) settings(mode nic.Eswitch) nic.Settings {
 		return nil
 	}
 	return out
+}
+
+// ofNetdev are the numbers that are set of the VF's netdev.
+func (f vfFields) ofNetdev() map[nic.Setting]int {
+	all := map[nic.Setting]int{
+		nic.Channels: f.Channels, nic.RxRing: f.RxRing, nic.TxRing: f.TxRing, nic.GSOMax: f.GSOMax, nic.GROMax: f.GROMax,
+	}
+	maps.DeleteFunc(all, func(_ nic.Setting, n int) bool { return n == 0 })
+	return all
 }
 
 // vlanSetting is the VLAN in nic.VLAN's form; "" without one, which leaves the VF's.
@@ -201,6 +229,14 @@ func fieldOf(name nic.Setting) string {
 		return "min_tx_rate"
 	case nic.MaxRate:
 		return "max_tx_rate"
+	case nic.RxRing:
+		return "rxRing"
+	case nic.TxRing:
+		return "txRing"
+	case nic.GSOMax:
+		return "gsoMaxSize"
+	case nic.GROMax:
+		return "groMaxSize"
 	}
 	return string(name)
 }

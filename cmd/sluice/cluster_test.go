@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -36,16 +38,16 @@ import (
 // kube is a real API server with sluice's kinds, and no other part of Kubernetes:
 // the test is kubelet, scheduler and whoever makes pods.
 type kube struct {
-	t *testing.T
+	t testing.TB
 	client.Client
 	config *rest.Config
 }
 
-func newKube(t *testing.T) *kube {
+func newKube(t testing.TB) *kube {
 	t.Helper()
 	config := kubetest.Start(t, "../../deploy/crds")
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, authenticationv1.AddToScheme, eventsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, policyv1.AddToScheme, authenticationv1.AddToScheme, eventsv1.AddToScheme, rbacv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +98,7 @@ func (k *kube) as(account, node string) *rest.Config {
 	return c
 }
 
-func writeKubeconfig(t *testing.T, c *rest.Config) string {
+func writeKubeconfig(t testing.TB, c *rest.Config) string {
 	t.Helper()
 	out := clientcmdapi.NewConfig()
 	out.Clusters["a"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
@@ -121,11 +123,8 @@ func (k *kube) do(err error) {
 // node is a ready node.
 func (k *kube) node(name string) *corev1.Node {
 	k.t.Helper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"role": "worker"}}}
-	k.do(k.Create(k.t.Context(), n))
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	k.do(k.Status().Update(k.t.Context(), n))
-	return n
+	k.do(k.readyNode(name))
+	return k.nodeNow(name)
 }
 
 func (k *kube) policy(name, text string) *v1alpha1.NICPolicy {
@@ -139,11 +138,14 @@ func (k *kube) policy(name, text string) *v1alpha1.NICPolicy {
 // respec gives a policy another spec.
 func (k *kube) respec(name, text string) {
 	k.t.Helper()
-	p := &v1alpha1.NICPolicy{}
-	k.do(k.Get(k.t.Context(), client.ObjectKey{Name: name}, p))
-	p.Spec = v1alpha1.NICPolicySpec{}
-	k.do(yaml.UnmarshalStrict([]byte(text), &p.Spec))
-	k.do(k.Update(k.t.Context(), p))
+	// The controller may write the status in between.
+	k.do(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p := &v1alpha1.NICPolicy{}
+		k.do(k.Get(k.t.Context(), client.ObjectKey{Name: name}, p))
+		p.Spec = v1alpha1.NICPolicySpec{}
+		k.do(yaml.UnmarshalStrict([]byte(text), &p.Spec))
+		return k.Update(k.t.Context(), p)
+	}))
 }
 
 // await waits until what is so of the node's NodeNIC, and answers it.
@@ -194,7 +196,7 @@ func is(o *v1alpha1.NodeNIC, kind, reason string) bool {
 
 // process is a command of sluice that runs until it is stopped.
 type process struct {
-	t    *testing.T
+	t    testing.TB
 	stop context.CancelFunc
 	end  chan int
 	log  string

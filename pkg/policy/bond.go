@@ -64,7 +64,7 @@ func (r *resolver) bondForm(path string, b v1alpha1.Bond) {
 	if !isNetdevName(b.Name) {
 		o.fail(o.at("name"), "%q is no name for a netdev: want 1 to 15 characters without /, :, %% and space, for example bond0", b.Name)
 	}
-	if slices.Contains([]string{"lo", "all", "default"}, b.Name) {
+	if slices.Contains([]string{"lo", "all", "default", none}, b.Name) {
 		// lo is in every namespace; the others are no device's, sysctl_dev_name_is_allowed
 		// of include/net/ip.h.
 		o.fail(o.at("name"), "%q is a name that the kernel keeps for itself: want another, for example bond0", b.Name)

@@ -7,10 +7,12 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.lacpRate) || self.mode == '802.3ad'",message="this mode speaks no LACP: want no lacpRate, or mode 802.3ad"
 // +kubebuilder:validation:XValidation:rule="!has(self.adopt) || !self.adopt || !(has(self.hash) || has(self.miimon) || has(self.lacpRate) || has(self.mtu))",message="somebody else makes this bond: want hash, miimon, lacpRate and mtu set there"
 type Bond struct {
-	// Name of the bond's netdev: 1 to 15 characters without /, :, % and space.
+	// Name of the bond's netdev: 1 to 15 printable ASCII characters without /, :, % and
+	// space.
 	//
-	// +kubebuilder:validation:Pattern=`^[^ /:%]{1,15}$`
+	// +kubebuilder:validation:Pattern=`^[!-$&-.0-9;-~]{1,15}$`
 	// +kubebuilder:validation:XValidation:rule="!(self in ['lo', 'all', 'default', '.', '..'])",message="the kernel keeps this name for itself: want another, for example bond0"
+	// +kubebuilder:validation:XValidation:rule="self != 'none'",message="none says of a PF that it is in no bond: want another name, for example bond0"
 	Name string `json:"name"`
 
 	// PFs are its members, named as in PF.PF: two ports of one card or more. Each
@@ -19,7 +21,8 @@ type Bond struct {
 	// +kubebuilder:validation:MinItems=2
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=64
-	// +kubebuilder:validation:items:Pattern=`^([a-z][a-z0-9_-]*/[^ /]+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[^ /:%]{1,15})$`
+	// +kubebuilder:validation:items:Pattern=`^([a-z][a-z0-9_-]*/[!-.0-~]+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[!-$&-.0-9;-~]{1,15})$`
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a == b))",message="want each PF once"
 	PFs []string `json:"pfs"`
 
 	// Mode is active-backup, balance-xor or 802.3ad: those that hardware takes.

@@ -13,6 +13,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.conditions[?(@.type=="Resolved")].reason`
 // +kubebuilder:printcolumn:name="PFs",type=integer,JSONPath=`.status.inventory.pfs`
 // +kubebuilder:printcolumn:name="VFs",type=integer,JSONPath=`.status.inventory.vfs`
 // +kubebuilder:printcolumn:name="Steps",type=string,JSONPath=`.status.plan.progress`

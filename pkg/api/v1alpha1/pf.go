@@ -9,7 +9,7 @@ type PF struct {
 	// devlink handle (pci/0000:03:00.0), or the exact name of its uplink netdev.
 	// A name wins over selectors: they pass over PFs that an entry names.
 	//
-	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9_-]*/[^ /]+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[^ /:%]{1,15})$`
+	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9_-]*/[!-.0-~]+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[!-$&-.0-9;-~]{1,15})$`
 	// +kubebuilder:validation:MaxLength=64
 	PF string `json:"pf,omitempty"`
 
@@ -103,21 +103,24 @@ type Select struct {
 
 	// PFNames are exact names of uplink netdevs.
 	//
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:Pattern=`^[^ /:%]{1,15}$`
+	// +kubebuilder:validation:items:Pattern=`^[!-$&-.0-9;-~]{1,15}$`
 	PFNames []string `json:"pfNames,omitempty"`
 
 	// Addresses are PCI addresses, 0000:03:00.0.
 	//
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`
 	Addresses []string `json:"addresses,omitempty"`
 
 	// Handles are devlink handles, pci/0000:03:00.0.
 	//
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64
-	// +kubebuilder:validation:items:Pattern=`^[a-z][a-z0-9_-]*/[^ /]+$`
+	// +kubebuilder:validation:items:Pattern=`^[a-z][a-z0-9_-]*/[!-.0-~]+$`
 	Handles []string `json:"handles,omitempty"`
 
 	// LinkType is ethernet or infiniband.
@@ -125,20 +128,23 @@ type Select struct {
 	// +kubebuilder:validation:Enum=ethernet;infiniband
 	LinkType string `json:"linkType,omitempty"`
 
-	// NUMA is the node that the card is on, 0 or more.
+	// NUMA is the node that the card is on, from 0 to 1023 (the kernel has no more).
 	//
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1023
 	NUMA *int `json:"numa,omitempty"`
 
 	// Driver is the PF's driver by the kernel's name, mlx5_core.
 	//
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
 	Driver string `json:"driver,omitempty"`
 
 	// ACPIIndex is the number that firmware gives to a built-in PF (acpi_index), 1
-	// or more.
+	// to 4294967295.
 	//
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4294967295
 	ACPIIndex *int `json:"acpiIndex,omitempty"`
 }
 

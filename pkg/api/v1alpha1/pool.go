@@ -18,6 +18,8 @@ type Pool struct {
 	//
 	// +kubebuilder:validation:MaxLength=244
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule="!self.endsWith('kubernetes.io')",message="names under kubernetes.io are Kubernetes' own: want another domain, for example sluice.dev"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('requests.')",message="requests. stands for quotas: want a prefix that does not begin with it"
 	Prefix string `json:"prefix,omitempty"`
 
 	// Type of the devices: vf, sf, or hca, the RDMA device of a PF itself, which
@@ -124,6 +126,7 @@ type Filter struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+)$`
 	Addresses []string `json:"addresses,omitempty"`
 
 	// LinkType is ethernet or infiniband.
@@ -131,11 +134,12 @@ type Filter struct {
 	// +kubebuilder:validation:Enum=ethernet;infiniband
 	LinkType string `json:"linkType,omitempty"`
 
-	// NUMA nodes of the card, each 0 or more.
+	// NUMA nodes of the card, each from 0 to 1023.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=1023
 	NUMA []int `json:"numa,omitempty"`
 
 	// ACPIIndexes are the numbers that firmware gives to built-in PFs
@@ -144,5 +148,6 @@ type Filter struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=4294967295
 	ACPIIndexes []int `json:"acpiIndexes,omitempty"`
 }

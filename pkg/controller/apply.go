@@ -51,7 +51,9 @@ func (f *theFleet) applySpec(ctx context.Context, n *corev1.Node, spec v1alpha1.
 // applyCondition sets a condition of a NodeNIC, if it is not as it is already.
 func (f *theFleet) applyCondition(ctx context.Context, o *v1alpha1.NodeNIC, c metav1.Condition, manager string) error {
 	conditions := o.DeepCopy().Status.Conditions
-	c.ObservedGeneration = o.Generation
+	if c.Type != v1alpha1.Resolved { // which is about policies, and is not written for each spec
+		c.ObservedGeneration = o.Generation
+	}
 	if !meta.SetStatusCondition(&conditions, c) {
 		return nil
 	}

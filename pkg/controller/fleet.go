@@ -3,8 +3,10 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +25,7 @@ var errNotSynced = errors.New("what there is has not been heard of yet")
 // theFleet is what the loops share.
 type theFleet struct {
 	client.Client
+	live   client.Reader // the API server, past the cache
 	events events.EventRecorder
 	meters *meters
 
@@ -33,7 +36,10 @@ type theFleet struct {
 	mu     sync.Mutex
 	wishes map[string]wish  // by node, as resolved last
 	let    map[string]int64 // generation for which a node was let go, until the cache shows it
-	tries  map[string]int   // of a drain, by node
+	drains map[string]look  // at nodes that are drained, the last one
+
+	heir    bool      // of pace alone, which runs once at a time: it knows what was let go before
+	tallied time.Time // of tally alone
 }
 
 // wish is what resolving a node has come to.
@@ -44,10 +50,10 @@ type wish struct {
 
 func newFleet(m ctrl.Manager) *theFleet {
 	return &theFleet{
-		Client: m.GetClient(), events: m.GetEventRecorder("sluice-controller"), meters: newMeters(),
+		Client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorder("sluice-controller"), meters: newMeters(),
 		paceAgain:  make(chan event.TypedGenericEvent[string], 1),
 		tallyAgain: make(chan event.TypedGenericEvent[string], 1),
-		wishes:     map[string]wish{}, let: map[string]int64{}, tries: map[string]int{},
+		wishes:     map[string]wish{}, let: map[string]int64{}, drains: map[string]look{},
 	}
 }
 
@@ -59,9 +65,14 @@ func poke(c chan event.TypedGenericEvent[string]) {
 	}
 }
 
+// uncopied lists give the cache's own objects, which nobody changes: copies of all
+// nodes, made for each round of the loops, would be most of what the controller does.
+const uncopied = client.UnsafeDisableDeepCopy
+
+// policies are all that are not on their way out. They are not to be changed.
 func (f *theFleet) policies(ctx context.Context) ([]v1alpha1.NICPolicy, error) {
 	var list v1alpha1.NICPolicyList
-	if err := f.List(ctx, &list); err != nil {
+	if err := f.List(ctx, &list, uncopied); err != nil {
 		return nil, err
 	}
 	var out []v1alpha1.NICPolicy
@@ -73,14 +84,14 @@ func (f *theFleet) policies(ctx context.Context) ([]v1alpha1.NICPolicy, error) {
 	return out, nil
 }
 
-// nodes is all of them with their NodeNICs.
+// nodes is all of them with their NodeNICs, none of which is to be changed.
 func (f *theFleet) nodes(ctx context.Context) ([]fleet.Node, map[string]*corev1.Node, error) {
 	var nodes corev1.NodeList
-	if err := f.List(ctx, &nodes); err != nil {
+	if err := f.List(ctx, &nodes, uncopied); err != nil {
 		return nil, nil, err
 	}
 	var nics v1alpha1.NodeNICList
-	if err := f.List(ctx, &nics); err != nil {
+	if err := f.List(ctx, &nics, uncopied); err != nil {
 		return nil, nil, err
 	}
 	byName := map[string]*v1alpha1.NodeNIC{}
@@ -98,13 +109,34 @@ func (f *theFleet) nodes(ctx context.Context) ([]fleet.Node, map[string]*corev1.
 	return out, objects, nil
 }
 
-// caughtUp is what the cache has, with what this process has written since.
+// inherit learns which nodes another controller has let go: of what it did last the
+// cache may have yet to hear, above all where there are several API servers.
+func (f *theFleet) inherit(ctx context.Context) error {
+	if f.heir {
+		return nil
+	}
+	var nics v1alpha1.NodeNICList
+	if err := f.live.List(ctx, &nics); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range nics.Items {
+		if o := &nics.Items[i]; o.Annotations[v1alpha1.AnnotationGo] == decimal(o.Generation) {
+			f.let[o.Name] = o.Generation
+		}
+	}
+	f.heir = true
+	return nil
+}
+
+// caughtUp is what the cache has, with what has been let go since.
 func (f *theFleet) caughtUp(name string, o *v1alpha1.NodeNIC) *v1alpha1.NodeNIC {
 	generation, let := f.let[name]
 	switch {
 	case !let:
 		return o
-	case o == nil || o.Generation != generation || o.Annotations[v1alpha1.AnnotationGo] == decimal(generation):
+	case o == nil || o.Generation > generation || o.Generation == generation && o.Annotations[v1alpha1.AnnotationGo] == decimal(generation):
 		delete(f.let, name)
 		return o
 	}
@@ -112,7 +144,7 @@ func (f *theFleet) caughtUp(name string, o *v1alpha1.NodeNIC) *v1alpha1.NodeNIC 
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
-	o.Annotations[v1alpha1.AnnotationGo] = decimal(generation)
+	o.Annotations[v1alpha1.AnnotationGo] = decimal(o.Generation)
 	return o
 }
 
@@ -123,8 +155,12 @@ const found = "/found"
 func nodeOf(n *corev1.Node, o *v1alpha1.NodeNIC) fleet.Node {
 	out := fleet.Node{Name: n.Name, Labels: n.Labels, NIC: o, Cordoned: strings.TrimSuffix(n.Annotations[v1alpha1.AnnotationCordoned], found)}
 	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			out.Ready = c.Status == corev1.ConditionTrue
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		out.Ready, out.Lost = c.Status == corev1.ConditionTrue, c.Status == corev1.ConditionUnknown
+		if !out.Ready {
+			out.Away = fmt.Sprintf("%s since %s: %s", c.Reason, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
 		}
 	}
 	return out

@@ -30,6 +30,11 @@ const (
 	lastTry  = 30 * time.Second
 )
 
+// fresh is how long a round goes by what it has seen at its beginning: less than a
+// lease lasts, so that a process that was stopped and goes on after another has taken
+// over does nothing more by what was so before.
+const fresh = 5 * time.Second
+
 // one is the request of loops that are over all nodes.
 func one(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
@@ -40,7 +45,7 @@ func (f *theFleet) addPace(m ctrl.Manager) error {
 	turned := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*corev1.Node)
 		is, also := e.ObjectNew.(*corev1.Node)
-		return !ok || !also || nodeOf(was, nil).Ready != nodeOf(is, nil).Ready || was.Spec.Unschedulable != is.Spec.Unschedulable ||
+		return !ok || !also || nodeOf(was, nil).Away != nodeOf(is, nil).Away || nodeOf(was, nil).Ready != nodeOf(is, nil).Ready || was.Spec.Unschedulable != is.Spec.Unschedulable ||
 			was.Annotations[v1alpha1.AnnotationCordoned] != is.Annotations[v1alpha1.AnnotationCordoned]
 	}}
 	moved := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -61,11 +66,15 @@ func (f *theFleet) addPace(m ctrl.Manager) error {
 
 func oneOf(ctx context.Context, _ string) []reconcile.Request { return one(ctx, nil) }
 
-// tell makes events of what the agent says.
+// tell makes events of what is said of a node, once each: what Progressing and Draining
+// say in between Ready says too, and that somebody has yet to look is no news.
 func (f *theFleet) tell(was, is *v1alpha1.NodeNIC) {
 	for _, c := range is.Status.Conditions {
 		old := meta.FindStatusCondition(was.Status.Conditions, c.Type)
-		if old != nil && old.Status == c.Status && old.Reason == c.Reason || old == nil && c.Status == metav1.ConditionFalse {
+		switch {
+		case c.Type == v1alpha1.Progressing, c.Reason == v1alpha1.ReasonUnknown, c.Reason == v1alpha1.ReasonNoInventory:
+			continue
+		case old != nil && old.Status == c.Status && old.Reason == c.Reason, old == nil && c.Status == metav1.ConditionFalse && c.Type != v1alpha1.Ready && c.Type != v1alpha1.Resolved:
 			continue
 		}
 		kind := corev1.EventTypeNormal
@@ -79,6 +88,10 @@ func (f *theFleet) tell(was, is *v1alpha1.NodeNIC) {
 // pace makes the next move of every node.
 func (f *theFleet) pace(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	time.Sleep(calm)
+	if err := f.inherit(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	begun := time.Now()
 	policies, err := f.policies(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -91,8 +104,12 @@ func (f *theFleet) pace(ctx context.Context, _ reconcile.Request) (reconcile.Res
 	var again time.Duration
 	var failed []error
 	for i := range nodes {
+		if time.Since(begun) > fresh {
+			poke(f.paceAgain)
+			break
+		}
 		n := &nodes[i]
-		wait, err := f.move(ctx, n, objects[n.Name], turns[n.Name])
+		wait, err := f.move(ctx, n, objects[n.Name], turns[n.Name].Wait)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("node %s: %w", n.Name, err))
 		}
@@ -106,6 +123,12 @@ func (f *theFleet) pace(ctx context.Context, _ reconcile.Request) (reconcile.Res
 // move makes the next move of one node, and answers when to look again at what
 // nobody tells of: 0 never.
 func (f *theFleet) move(ctx context.Context, n *fleet.Node, object *corev1.Node, turn string) (time.Duration, error) {
+	if err := f.sayAway(ctx, n); err != nil {
+		return 0, err
+	}
+	if wait := f.drainedLately(n); wait > 0 {
+		return wait, nil
+	}
 	if err := f.pods(ctx, n); err != nil {
 		return 0, err
 	}
@@ -138,16 +161,36 @@ func (f *theFleet) move(ctx context.Context, n *fleet.Node, object *corev1.Node,
 	return f.again(n, m), err
 }
 
+// look is a look at pods that are to leave a node.
+type look struct {
+	version string // of the NodeNIC that said which
+	tries   int
+	next    time.Time
+}
+
+// drainedLately says how long the pods of a node that is drained need not be looked at:
+// a round is made for any other node too, and each look asks the API server.
+func (f *theFleet) drainedLately(n *fleet.Node) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, ok := f.drains[n.Name]
+	if !ok || n.NIC == nil || n.NIC.ResourceVersion != last.version || !n.Drains() {
+		return 0
+	}
+	return time.Until(last.next)
+}
+
 // again is when to look at a drain again, less and less often.
 func (f *theFleet) again(n *fleet.Node, m fleet.Move) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m.Act != fleet.Evict {
-		delete(f.tries, n.Name)
+		delete(f.drains, n.Name)
 		return 0
 	}
-	wait := min(firstTry<<min(f.tries[n.Name], 8), lastTry)
-	f.tries[n.Name]++
+	tries := f.drains[n.Name].tries
+	wait := min(firstTry<<min(tries, 8), lastTry)
+	f.drains[n.Name] = look{n.NIC.ResourceVersion, tries + 1, time.Now().Add(wait)}
 	return wait
 }
 
@@ -184,6 +227,25 @@ func (f *theFleet) uncordon(ctx context.Context, n *fleet.Node, object *corev1.N
 		f.events.Eventf(n.NIC, object, corev1.EventTypeNormal, "Uncordoned", "Uncordon", "pods may come again")
 	}
 	return f.merge(ctx, object, patch)
+}
+
+// sayAway takes the word of an agent back whose node nobody has heard of: that it was
+// ready is no more known to be so. When the node is back its agent is asked to say.
+func (f *theFleet) sayAway(ctx context.Context, n *fleet.Node) error {
+	if n.NIC == nil {
+		return nil
+	}
+	c := metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionUnknown}
+	is := meta.FindStatusCondition(n.NIC.Status.Conditions, v1alpha1.Ready)
+	switch away := is != nil && is.Reason == v1alpha1.ReasonNodeAway; {
+	case n.Lost:
+		c.Reason, c.Message = v1alpha1.ReasonNodeAway, clip(n.Away)
+	case away:
+		c.Reason, c.Message = v1alpha1.ReasonNodeBack, "the agent has yet to say how the node is"
+	default:
+		return nil
+	}
+	return f.applyCondition(ctx, n.NIC, c, awayManager)
 }
 
 // sayDrain says on the NodeNIC what a drain does, and what keeps it.

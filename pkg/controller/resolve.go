@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrloptions "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -29,7 +30,7 @@ import (
 func (f *theFleet) addResolve(m ctrl.Manager) error {
 	every := func(ctx context.Context, _ client.Object) []reconcile.Request {
 		var nodes corev1.NodeList
-		if err := f.List(ctx, &nodes); err != nil {
+		if err := f.List(ctx, &nodes, uncopied); err != nil {
 			return nil // from memory: it fails only at the end
 		}
 		out := make([]reconcile.Request, 0, len(nodes.Items))
@@ -50,6 +51,7 @@ func (f *theFleet) addResolve(m ctrl.Manager) error {
 		For(&corev1.Node{}, builder.WithPredicates(relabelled)).
 		Watches(&v1alpha1.NodeNIC{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(other)).
 		Watches(&v1alpha1.NICPolicy{}, handler.EnqueueRequestsFromMapFunc(every), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(ctrloptions.TypedOptions[reconcile.Request]{MaxConcurrentReconciles: atOnce}).
 		Complete(f.meters.loop("resolve", f.resolve))
 }
 
@@ -118,7 +120,7 @@ func (f *theFleet) forget(node string) {
 	f.mu.Lock()
 	delete(f.wishes, node)
 	delete(f.let, node)
-	delete(f.tries, node)
+	delete(f.drains, node)
 	f.mu.Unlock()
 	poke(f.tallyAgain)
 	poke(f.paceAgain)
@@ -132,6 +134,10 @@ func clip(text string) string {
 	}
 	return text[:most] + " ..."
 }
+
+// atOnce is how many nodes are resolved at one time: each waits for the API server,
+// once or twice.
+const atOnce = 8
 
 // calm is how long the loops over all nodes wait for more to come before they run:
 // each run is about all of them.

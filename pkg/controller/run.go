@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -25,10 +25,12 @@ import (
 )
 
 // FieldManager is what the controller is to server-side apply; what it says of a
-// drain has a manager of its own, since another loop says it.
+// drain, and of nodes that are away, has managers of its own: who applies one
+// condition takes back the others that it had applied.
 const (
 	FieldManager = "sluice-controller"
 	drainManager = "sluice-controller-drain"
+	awayManager  = "sluice-controller-away"
 )
 
 // Options say where and how the controller runs.
@@ -81,8 +83,15 @@ func manager(o Options) (ctrl.Manager, error) {
 		}
 	}
 	grace := 10 * time.Second
+	// How fast a client may ask is for the API server to say (its priority and
+	// fairness): client-go's own bound of 5 requests a second would hold up a wish
+	// for 1,000 nodes by minutes.
+	config := rest.CopyConfig(o.Config)
+	if config.QPS == 0 {
+		config.QPS = -1
+	}
 	again := true // tests run more than one in a process
-	m, err := ctrl.NewManager(o.Config, ctrl.Options{
+	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromSlogHandler(o.Log.Handler()),
 		Cache: cache.Options{
@@ -90,7 +99,7 @@ func manager(o Options) (ctrl.Manager, error) {
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: slim}},
 		},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}}}},
-		Controller:                    config.Controller{SkipNameValidation: &again},
+		Controller:                    ctrlconfig.Controller{SkipNameValidation: &again},
 		LeaderElection:                o.Lead,
 		LeaderElectionID:              "sluice-controller",
 		LeaderElectionNamespace:       o.Namespace,

@@ -15,9 +15,12 @@ type Node struct {
 	Name   string
 	Labels map[string]string
 
-	// Ready is what kubelet's node says of itself; Cordoned is the generation for
-	// which the controller has made it unschedulable, "" if it has not.
+	// Ready is what kubelet's node says of itself, Away why it is not, and Lost that
+	// nobody has heard of it for some time. Cordoned is the generation for which the
+	// controller has made it unschedulable, "" if it has not.
 	Ready    bool
+	Away     string
+	Lost     bool
 	Cordoned string
 
 	// NIC is its NodeNIC; nil: there is none yet.
@@ -32,11 +35,31 @@ type Node struct {
 // read is an error; the schema lets it through, since only the value's form is
 // wrong.
 func Chooses(p *v1alpha1.NICPolicy, node map[string]string) (bool, error) {
+	s, err := selector(p)
+	return err == nil && s.Matches(labels.Set(node)), err
+}
+
+// Chosen are the nodes that p is of.
+func Chosen(p *v1alpha1.NICPolicy, nodes []Node) ([]Node, error) {
+	s, err := selector(p)
+	if err != nil {
+		return nil, err
+	}
+	var out []Node
+	for _, n := range nodes {
+		if s.Matches(labels.Set(n.Labels)) {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+func selector(p *v1alpha1.NICPolicy) (labels.Selector, error) {
 	s, err := metav1.LabelSelectorAsSelector(p.Spec.NodeSelector)
 	if err != nil {
-		return false, fmt.Errorf("spec.nodeSelector: %w", err)
+		return nil, fmt.Errorf("spec.nodeSelector: %w", err)
 	}
-	return s.Matches(labels.Set(node)), nil
+	return s, nil
 }
 
 // StateOf is what an inventory tells of a node, as far as a document can be judged

@@ -55,63 +55,88 @@ func good(n *Node) {
 	n.NIC.Status.Plan.State = v1alpha1.PlanDone
 }
 
+func away(n *Node) { n.Ready, n.Lost, n.Away = false, true, "NodeStatusUnknown" }
+func blocked(n *Node) {
+	let(n)
+	n.NIC.Status.Plan.Impact = "drain"
+	n.NIC.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Draining, Status: "True", Reason: v1alpha1.ReasonBlocked, Message: "budget b"}}
+}
+
 func TestTurns(t *testing.T) {
 	two, share := intstr.FromInt32(2), intstr.FromString("34%")
-	full := func(policy string, most, size int, out string) string {
-		return fmt.Sprintf("policy %q: %d of %d nodes may be unavailable at one time (maxUnavailable), and are: %s", policy, most, size, out)
+	full := func(policy string, most, size int, out string) Turn {
+		return Turn{Wait: fmt.Sprintf("policy %q: %d of %d nodes may be unavailable at one time (maxUnavailable), and are: %s", policy, most, size, out)}
+	}
+	held := func(policy string, most, size int, out string) Turn {
+		return Turn{full(policy, most, size, out).Wait, true}
 	}
 	for name, c := range map[string]struct {
 		policies []v1alpha1.NICPolicy
 		nodes    []Node
-		want     map[string]string
+		want     map[string]Turn
 	}{
 		"one at a time, by name": {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
 			[]Node{asking("n2", "a"), asking("n1", "a"), asking("n3", "a")},
-			map[string]string{"n1": "", "n2": full("p", 1, 3, "n1"), "n3": full("p", 1, 3, "n1")},
+			map[string]Turn{"n1": {}, "n2": full("p", 1, 3, "n1"), "n3": full("p", 1, 3, "n1")},
 		},
 		"two at a time, and one goes already": {
 			[]v1alpha1.NICPolicy{of("p", "a", &two)},
 			[]Node{asking("n1", "a").with(let), asking("n2", "a"), asking("n3", "a")},
-			map[string]string{"n2": "", "n3": full("p", 2, 3, "n1, n2")},
+			map[string]Turn{"n2": {}, "n3": full("p", 2, 3, "n1, n2")},
 		},
 		"a share is rounded up": {
 			[]v1alpha1.NICPolicy{of("p", "a", &share)},
 			[]Node{asking("n1", "a"), asking("n2", "a"), asking("n3", "a")},
-			map[string]string{"n1": "", "n2": "", "n3": full("p", 2, 3, "n1, n2")},
+			map[string]Turn{"n1": {}, "n2": {}, "n3": full("p", 2, 3, "n1, n2")},
 		},
 		"a node of two policies asks both": {
 			[]v1alpha1.NICPolicy{of("p", "a", &two), of("q", "b", nil)},
 			[]Node{asking("n1", "b").with(let), asking("n2", "a", "b"), asking("n3", "a")},
-			map[string]string{"n2": full("q", 1, 2, "n1"), "n3": ""},
+			map[string]Turn{"n2": full("q", 1, 2, "n1"), "n3": {}},
 		},
 		"a broken node stops the others, and may itself": {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
 			[]Node{asking("n1", "a"), asking("n2", "a").with(degraded)},
-			map[string]string{"n1": full("p", 1, 2, "n2"), "n2": ""},
+			map[string]Turn{"n1": full("p", 1, 2, "n2"), "n2": {}},
 		},
 		"a change that failed stops the others": {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
 			[]Node{asking("n1", "a").with(let).with(failed), asking("n2", "a")},
-			map[string]string{"n2": full("p", 1, 2, "n1")},
+			map[string]Turn{"n2": held("p", 1, 2, "n1 (its last change failed)")},
 		},
 		"one that refuses carries on as before": {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
 			[]Node{asking("n1", "a").with(failed).with(func(n *Node) { n.NIC.Status.Conditions[0].Reason = v1alpha1.ReasonRefused }), asking("n2", "a")},
-			map[string]string{"n2": ""},
+			map[string]Turn{"n2": {}},
 		},
-		"a node that is not ready counts": {
+		"a node that has gone away counts, and holds up the others": {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
-			[]Node{asking("n1", "a").with(good).with(func(n *Node) { n.Ready = false }), asking("n2", "a")},
-			map[string]string{"n2": full("p", 1, 2, "n1")},
+			[]Node{asking("n1", "a").with(good).with(away), asking("n2", "a")},
+			map[string]Turn{"n2": held("p", 1, 2, "n1 (not ready: NodeStatusUnknown)")},
+		},
+		"beside it one goes, which is waited for": {
+			[]v1alpha1.NICPolicy{of("p", "a", &two)},
+			[]Node{asking("n1", "a").with(let), asking("n2", "a"), asking("n3", "a").with(good).with(away)},
+			map[string]Turn{"n2": full("p", 2, 3, "n3 (not ready: NodeStatusUnknown), n1")},
+		},
+		"of two policies the one that is held up is said": {
+			[]v1alpha1.NICPolicy{of("p", "a", nil), of("q", "b", nil)},
+			[]Node{asking("n1", "a").with(let), asking("n2", "a", "b"), asking("n3", "b").with(good).with(away)},
+			map[string]Turn{"n2": held("q", 1, 2, "n3 (not ready: NodeStatusUnknown)")},
+		},
+		"one whose drain is blocked holds up the others": {
+			[]v1alpha1.NICPolicy{of("p", "a", nil)},
+			[]Node{asking("n1", "a").with(blocked), asking("n2", "a")},
+			map[string]Turn{"n2": held("p", 1, 2, "n1 (its drain is blocked: budget b)")},
 		},
 		"one that has got there does not": {
 			[]v1alpha1.NICPolicy{of("p", "a", nil)},
 			[]Node{asking("n1", "a").with(let).with(good), asking("n2", "a")},
-			map[string]string{"n2": ""},
+			map[string]Turn{"n2": {}},
 		},
 		"nobody's node is nobody's concern": {
-			nil, []Node{asking("n1"), asking("n2")}, map[string]string{"n1": "", "n2": ""},
+			nil, []Node{asking("n1"), asking("n2")}, map[string]Turn{"n1": {}, "n2": {}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +277,7 @@ func (w *world) controller(t *testing.T, n *Node) {
 	for _, o := range w.nodes {
 		all = append(all, *o)
 	}
-	m := Next(*n, Turns(w.policies, all)[n.Name])
+	m := Next(*n, Turns(w.policies, all)[n.Name].Wait)
 	gen := strconv.FormatInt(n.NIC.Generation, 10)
 	switch m.Act {
 	case LetGo:
@@ -373,7 +398,31 @@ func TestNodeWithoutANodeNIC(t *testing.T) {
 		t.Error("it drains")
 	}
 	turns := Turns([]v1alpha1.NICPolicy{of("p", "a", nil)}, []Node{n})
-	if m := Next(n, turns["new"]); m.Act != Nothing {
+	if m := Next(n, turns["new"].Wait); m.Act != Nothing {
 		t.Errorf("the next move is %+v: want none", m)
+	}
+}
+
+func TestRolloutOf(t *testing.T) {
+	p := of("p", "a", nil)
+	for name, c := range map[string]struct {
+		nodes []Node
+		want  Rollout
+	}{
+		"all there": {[]Node{asking("n1", "a").with(good)}, Rollout{}},
+		"one goes, one waits": {
+			[]Node{asking("n1", "a").with(let), asking("n2", "a")},
+			Rollout{Changing: 1, Waiting: 1, Why: `policy "p": 1 of 2 nodes may be unavailable at one time (maxUnavailable), and are: n1`},
+		},
+		"one is away, two wait": {
+			[]Node{asking("n1", "a").with(good).with(away), asking("n2", "a"), asking("n3", "a")},
+			Rollout{Waiting: 2, Held: true, Why: `policy "p": 1 of 3 nodes may be unavailable at one time (maxUnavailable), and are: n1 (not ready: NodeStatusUnknown)`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, RolloutOf(c.nodes, Turns([]v1alpha1.NICPolicy{p}, c.nodes))); d != "" {
+				t.Error(d)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -80,6 +81,24 @@ func (n Node) unavailable() bool {
 	}
 	c := meta.FindStatusCondition(n.NIC.Status.Conditions, v1alpha1.Degraded)
 	return n.phase() == goes || c != nil && c.Status == "True" && c.Reason != v1alpha1.ReasonRefused
+}
+
+// Stuck says why a node that is unavailable will not be available again by itself:
+// "" if it will, or is.
+func (n Node) Stuck() string {
+	if !n.Ready {
+		return strings.TrimSuffix("not ready: "+n.Away, ": ")
+	}
+	if n.NIC == nil || !n.unavailable() {
+		return ""
+	}
+	if c := meta.FindStatusCondition(n.NIC.Status.Conditions, v1alpha1.Draining); c != nil && c.Status == "True" && c.Reason == v1alpha1.ReasonBlocked && n.Drains() {
+		return "its drain is blocked: " + c.Message
+	}
+	if c := meta.FindStatusCondition(n.NIC.Status.Conditions, v1alpha1.Degraded); c != nil && c.Status == "True" && n.phase() != goes && n.phase() != asks {
+		return strings.TrimSuffix("its last change failed: "+c.Reason, ": ")
+	}
+	return ""
 }
 
 // Drains says that the node's plan takes devices from pods, and may begin when they

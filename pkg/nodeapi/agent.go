@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
@@ -100,11 +101,18 @@ func (a *Agent) nudge() {
 func (a *Agent) hear(o *v1alpha1.NodeNIC) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.object == nil || o == nil || a.object.UID != o.UID {
+	if a.object == nil || o == nil || a.object.UID != o.UID || asked(o) {
 		a.written = nil
 	}
 	a.object = o
 	a.nudge()
+}
+
+// asked says that the controller has put something else in the place of what the agent
+// had said, while the node was away, and waits for it to be said again.
+func asked(o *v1alpha1.NodeNIC) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready)
+	return c != nil && c.Reason == v1alpha1.ReasonNodeBack
 }
 
 // Event is told what goes on in a run.

@@ -188,7 +188,11 @@ const (
 	ReasonUnknown      = "Unknown"
 	ReasonConflict     = "Conflict"
 	ReasonNoInventory  = "NoInventory"
-	ReasonBlocked      = "Blocked" // an eviction is refused
+	ReasonBlocked      = "Blocked"      // an eviction is refused
+	ReasonHeldUp       = "HeldUp"       // nodes wait for one that does not get any further
+	ReasonNodeNotReady = "NodeNotReady" // kubelet says so, or nobody
+	ReasonNodeAway     = "NodeAway"     // the node has not been heard of for some time
+	ReasonNodeBack     = "NodeBack"     // and has been again, but not yet its agent
 )
 
 // States of a plan, and of a step.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -86,6 +87,79 @@ func TestAgentMayTouchItsOwnNodeOnly(t *testing.T) {
 	k.do(k.Get(ctx, client.ObjectKey{Name: "n1"}, own))
 	if own.Annotations[v1alpha1.AnnotationGo] != "" {
 		t.Error("an agent has given itself the turn, by way of its status")
+	}
+}
+
+// What Kubernetes lets a role say about reading one NodeNIC: its name, for who asks for
+// no other by field selector, as an agent does. One account for all nodes has a role
+// for all of them, so that its agents can read each other's; an account of one node,
+// with a role that names it, cannot.
+func TestReadingOtherNodes(t *testing.T) {
+	k := newKube(t)
+	ctx := t.Context()
+	for _, name := range []string{"n1", "n2"} {
+		k.node(name)
+		k.do(k.Create(ctx, &v1alpha1.NodeNIC{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "agent-n1"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodenics"}, ResourceNames: []string{"n1"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodenics/status"}, ResourceNames: []string{"n1"}, Verbs: []string{"patch"}},
+	}}
+	k.do(k.Create(ctx, role))
+	k.do(k.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "agent-n1"}}))
+	k.do(k.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-n1"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent-n1"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sluice-system", Name: "agent-n1"}},
+	}))
+	own, shared := k.as("agent-n1", "n1"), k.as("sluice-agent", "n1")
+
+	// All that an agent does of its own node works, with either account.
+	for _, config := range []*rest.Config{own, shared} {
+		s, err := nodeapi.Dial(config, "n1")
+		k.do(err)
+		heard := make(chan string, 10)
+		watching, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.Watch(watching, func(o *v1alpha1.NodeNIC) {
+				if o != nil {
+					heard <- o.Name
+				}
+			})
+		}()
+		select {
+		case name := <-heard:
+			if name != "n1" {
+				t.Errorf("it hears of %s", name)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it hears nothing of its own")
+		}
+		if err := s.Write(ctx, v1alpha1.NodeNICStatus{Version: "v"}); err != nil {
+			t.Errorf("its own status: %v", err)
+		}
+		stop()
+		k.do(<-ended)
+	}
+
+	for what, opts := range map[string][]client.ListOption{
+		"all":       nil,
+		"another's": {client.MatchingFields{"metadata.name": "n2"}},
+	} {
+		for name, config := range map[string]*rest.Config{"own": own, "shared": shared} {
+			c, err := client.New(config, client.Options{Scheme: k.Scheme()})
+			k.do(err)
+			err = c.List(ctx, &v1alpha1.NodeNICList{}, opts...)
+			if mayNot := name == "own"; apierrors.IsForbidden(err) != mayNot || err != nil && !mayNot {
+				t.Errorf("%s, with an account that is %s: %v", what, name, err)
+			}
+		}
+	}
+	other, err := nodeapi.Dial(own, "n2")
+	k.do(err)
+	if err := other.Write(ctx, v1alpha1.NodeNICStatus{Version: "v"}); !apierrors.IsForbidden(err) {
+		t.Errorf("another's status: %v", err)
 	}
 }
 

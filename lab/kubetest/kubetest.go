@@ -28,9 +28,7 @@ func Start(t testing.TB, crds ...string) *rest.Config {
 	if err != nil {
 		t.Skipf("SKIPPED: no API server to test against: %v", err)
 	}
-	const long = 3 * time.Minute // on a machine that has much else to do
 	server := &envtest.Environment{
-		ControlPlaneStartTimeout: long, ControlPlaneStopTimeout: long,
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths:     crds,
 		ErrorIfCRDPathMissing: true,

@@ -61,8 +61,9 @@ func (e *endpoint) standing() error {
 	return e.away
 }
 
-// update offers devices, and logs what has become of each.
-func (e *endpoint) update(devices []Device) {
+// update offers devices, and logs what has become of each. It says whether the list is
+// another.
+func (e *endpoint) update(devices []Device) bool {
 	before, _ := e.offer.get()
 	was := make(map[string]Device, len(before))
 	for _, d := range before {
@@ -81,9 +82,11 @@ func (e *endpoint) update(devices []Device) {
 			e.log.Warn("device is unhealthy", "device", d.ID, "pf", d.PF, "index", d.Index, "problem", d.Problem)
 		}
 	}
-	if e.offer.set(devices) {
+	other := e.offer.set(devices)
+	if other {
 		e.log.Info("devices", "listed", len(devices), "healthy", healthy)
 	}
+	return other
 }
 
 // ErrNoKubelet is that of a pool while no kubelet is there to have it.

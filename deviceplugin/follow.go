@@ -92,7 +92,9 @@ func (p *Plugin) list(node Node, whole bool) (problems []string) {
 				problems = append(problems, err.Error())
 			}
 		}
-		e.update(devices)
+		if e.update(devices) && p.config.Listed != nil {
+			p.config.Listed()
+		}
 	}
 	return problems
 }

@@ -59,6 +59,9 @@ type Config struct {
 	// the kubelet's call to the answer; nil is fine.
 	Allocated func(resource string, took time.Duration, err error)
 
+	// Listed is told when a pool's list is another; nil is fine. It must not wait.
+	Listed func()
+
 	// Held is told when pods have other devices than they had, by the kubelet's word;
 	// nil is fine. It must not wait.
 	Held func()

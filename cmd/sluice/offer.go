@@ -69,6 +69,11 @@ func (a *agentRun) pluginConfig(pools []nic.Pool) deviceplugin.Config {
 		GPUs:         a.gpus,
 		Allocated:    a.meters.allocated,
 		Log:          a.log,
+		Listed: func() {
+			if a.cluster != nil {
+				a.cluster.agent.Looked()
+			}
+		},
 		Held: func() {
 			select {
 			case a.held <- struct{}{}:

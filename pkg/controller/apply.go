@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,6 +42,26 @@ func part(kind, name string, fields map[string]any) (*unstructured.Unstructured,
 // applySpec makes spec that of the node's NodeNIC, which is made if there is none,
 // and goes when the node does.
 func (f *theFleet) applySpec(ctx context.Context, n *corev1.Node, spec v1alpha1.NodeNICSpec) error {
+	if equality.Semantic.DeepEqual(spec, v1alpha1.NodeNICSpec{}) {
+		return f.emptySpec(ctx, n)
+	}
+	return f.applyWhole(ctx, n, spec)
+}
+
+// emptySpec is applySpec of what wants nothing. An apply that takes all fields of spec
+// away makes it null, which its schema refuses (structured-merge-diff, merge/update.go:
+// what was owned and is not applied is removed, and a map that is left empty with it).
+func (f *theFleet) emptySpec(ctx context.Context, n *corev1.Node) error {
+	o := &v1alpha1.NodeNIC{}
+	o.Name = n.Name
+	err := f.Patch(ctx, o, client.RawPatch(types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec", "value": {}}]`)), client.FieldOwner(FieldManager))
+	if apierrors.IsNotFound(err) {
+		return f.applyWhole(ctx, n, v1alpha1.NodeNICSpec{})
+	}
+	return err
+}
+
+func (f *theFleet) applyWhole(ctx context.Context, n *corev1.Node, spec v1alpha1.NodeNICSpec) error {
 	o, err := part(v1alpha1.KindNodeNIC, n.Name, map[string]any{"spec": spec})
 	if err != nil {
 		return err

@@ -88,6 +88,8 @@ func TestClasses(t *testing.T) {
 		{ovsFor("skb_mark(0/0),skb_priority(0x1/0x1),in_port(rep0)", "rep1"), Datapath, Match, "priority"},
 		{ovsFor("in_port(rep0),eth_type(0x86dd),ipv6(src=::/::,frag=later)", "rep1"), Datapath, Match, "fragments of IPv6"},
 		{ovsFor("in_port(rep0),mpls(label=1/0xfffff,tc=0/0),(label=2/0xfffff)", "rep1"), Datapath, Unknown, "nothing in the flow says why"},
+		{ovsFor("in_port(rep0),icmpv6(type=135,code=0/0),nd(target=2001:db8::2,sll=00:00:00:00:00:00/00:00:00:00:00:00)", "rep1"), Datapath, Match, "neighbour discovery"},
+		{ovsFor("in_port(rep0),nd(target=::/::,sll=00:00:00:00:00:00/00:00:00:00:00:00),skb_mark(0/0x0)", "rep1"), Datapath, Unknown, "nothing"},
 		{ovs("rep1"), Datapath, Unknown, "nothing in the flow says why"},
 
 		{inTC("br", "mlx5_core: devices are not on same switch HW, can't offload forwarding"), Software, Ports, "the host itself"},
@@ -100,6 +102,7 @@ func TestClasses(t *testing.T) {
 		{inTC("rep1,rep1", "mlx5_core: can't duplicate output to same device"), Software, Ports, "duplicate"},
 		{inTC("br", "mlx5_core: something else altogether"), Software, Ports, "the host itself"},
 		{inTC("rep1", "mlx5_core: something else altogether"), Software, Driver, "something else altogether"},
+		{inTC("rep1", "mlx5_core: Unsupported match on control.flags 0x3"), Software, Match, "control.flags"},
 		{inTC("rep1", "mlx5_core: Unsupported key"), Software, Match, "Unsupported key"},
 		{inTC("rep1", "mlx5_core: TC offload is disabled on net device"), Software, Setting, "disabled"},
 		{inTC("ct(commit,zone=5),rep1", "mlx5_core: mlx5 tc ct offload isn't enabled."), Software, Conntrack, "ct offload"},

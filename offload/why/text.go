@@ -61,10 +61,16 @@ func outputs(actions []term) (out []string) {
 	return out
 }
 
-// wild says that a field of a match has no bit that counts: "skb_mark(0/0)".
+// wild says that a field of a match has no bit that counts: "skb_mark(0/0)", or
+// "nd(target=::/::,sll=00:00:00:00:00:00/00:00:00:00:00:00)".
 func wild(value string) bool {
-	_, mask, masked := strings.Cut(value, "/")
-	return masked && strings.Trim(strings.TrimPrefix(mask, "0x"), "0:.") == ""
+	for part := range strings.SplitSeq(value, ",") {
+		_, mask, masked := strings.Cut(part, "/")
+		if !masked || strings.Trim(strings.TrimPrefix(mask, "0x"), "0:.") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // fields are the fields of a match that count, by name.

@@ -120,6 +120,9 @@ func unmatchable(match string) (out []Reason) {
 	if strings.Count(have["mpls"], "label=") > 1 {
 		reason(Match, "it matches more than one MPLS label", "match the outermost one")
 	}
+	if _, ok := have["nd"]; ok {
+		reason(Match, "it matches what is asked for in neighbour discovery (nd)", "match type and addresses alone; let the controller or the pods answer")
+	}
 	for _, name := range []string{"nsh", "packet_type", "actset_output"} {
 		if v, ok := have[name]; ok && v != "ns=0,id=0" {
 			reason(Match, "it matches "+name+", which flower has no key for", "match something else")
@@ -153,6 +156,7 @@ var words = []struct {
 	{"encap", Tunnel, "devlink dev eswitch set DEV encap-mode basic, with no rules in the card"},
 	{"decap", Tunnel, ""},
 	{"unnel", Tunnel, "use a tunnel that the card knows, on its registered port"},
+	{"control.flags", Match, "match fragments or none, not the first or the later ones (ip_frag)"},
 	{"MPLS", Match, "match something else"},
 	{"transports are supported", Match, "match addresses without ports"},
 	{"Unsupported key", Match, "match fewer kinds of fields"},

@@ -37,12 +37,31 @@ func (f Facts) verdict(flow *Flow, seen []*Flow) Verdict {
 	}
 	switch v.Where {
 	case Hardware:
+		if v.Software.Packets >= fewPackets && v.Software.Packets > 3*v.Hardware.Packets {
+			v.Reasons = f.idleReasons(flow)
+		}
 	case Software:
 		v.Reasons = f.tcReasons(flow)
 	default:
 		v.Reasons = f.ovsReasons(flow, seen)
 	}
 	return v
+}
+
+// fewPackets are those that come up of a flow before its rule is there.
+const fewPackets = 16
+
+// idleReasons says why the host carries the packets of a rule that the NIC has. mlx5
+// takes a rule that sends into a tunnel before the other end's neighbour is known, and
+// sends its packets up until it is (en/rep/tc.c, mlx5e_rep_queue_neigh_update_work).
+func (f Facts) idleReasons(flow *Flow) []Reason {
+	if out := f.tunnelReasons(f.Netdevs[f.Port.Netdev], flow); out != nil {
+		return out
+	}
+	return []Reason{{
+		Class: Driver, What: "the NIC has the rule, and still its packets come up to the host", From: "tc's counters",
+		Change: "have Open vSwitch write it again: ovs-appctl revalidator/purge; over a bond see that VF-LAG is active: sluice observe",
+	}}
 }
 
 func (flow *Flow) place() Where {

@@ -150,6 +150,25 @@ func TestDriversAnswer(t *testing.T) {
 	}
 }
 
+// The NIC has the rule, and the host carries the packets.
+func TestIdleHardware(t *testing.T) {
+	into := inTC("set(tunnel(dst=10.0.0.3)),genev_sys_6081", "")
+	into.Rule.Total.Packets, into.Rule.Hardware.Packets = 100, 0
+	if v := Judge(node(into)).Flows[0]; v.Where != Hardware || v.Class() != Tunnel || v.Offloaded() {
+		t.Errorf("%+v", v)
+	}
+	plain := inTC("rep1", "")
+	for _, c := range []struct {
+		total, hardware uint64
+		class           Class
+	}{{100, 0, Driver}, {10, 0, ""}, {100, 90, ""}, {1000, 300, ""}} {
+		plain.Rule.Total.Packets, plain.Rule.Hardware.Packets = c.total, c.hardware
+		if v := Judge(node(plain)).Flows[0]; v.Class() != c.class {
+			t.Errorf("%+v: %+v", c, v)
+		}
+	}
+}
+
 func TestChains(t *testing.T) {
 	first := ovsFor("recirc_id(0),in_port(rep0)", "ct(zone=5),recirc(0x1)")
 	second := ovsFor("recirc_id(0x1),in_port(rep0),ct_state(+trk)", "rep1")

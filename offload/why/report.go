@@ -66,13 +66,16 @@ type Verdict struct {
 	Software tc.Counter `json:"software"` // handled by the host
 	Used     string     `json:"used,omitempty"`
 
-	// Reasons why it is not in hardware, the first that stands in its way first;
-	// none of one that is.
+	// Reasons why it is not in hardware, the first that stands in its way first. Of
+	// one that is there are none, unless the host carries its packets all the same.
 	Reasons []Reason `json:"reasons,omitempty"`
 
 	// Goes: the packet's way goes on in another flow, which counts it.
 	Goes bool `json:"goes,omitempty"`
 }
+
+// Offloaded says that the NIC has the flow and carries its packets.
+func (v Verdict) Offloaded() bool { return v.Where == Hardware && len(v.Reasons) == 0 }
 
 // Class is that of the first reason; "" in hardware.
 func (v Verdict) Class() Class {

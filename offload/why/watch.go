@@ -46,12 +46,12 @@ func (w *Watch) Look(reports []Report) (falls []Fall) {
 			}
 			key := r.Port.Netdev + " " + v.UFID
 			before, known := w.last[key]
-			now := mark{software: v.Software.Packets, hardware: before.hardware || v.Where == Hardware, told: before.told && v.Where != Hardware}
+			now := mark{software: v.Software.Packets, hardware: before.hardware || v.Offloaded(), told: before.told && !v.Offloaded()}
 			packets := now.software - min(now.software, before.software)
 			if now.software < before.software { // made anew since
 				packets = now.software
 			}
-			if w.last != nil && v.Where != Hardware && !now.told && packets >= Heavy {
+			if w.last != nil && !v.Offloaded() && !now.told && packets >= Heavy {
 				now.told = true
 				falls = append(falls, Fall{Port: r.Port, Flow: v, Packets: packets, Was: known && before.hardware})
 			}

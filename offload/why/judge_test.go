@@ -68,6 +68,7 @@ func TestClasses(t *testing.T) {
 	}{
 		{inTC("rep1", ""), Hardware, "", ""},
 		{ovs("rep1,userspace(pid=1,controller(reason=1,dont_send=0))"), Userspace, Controller, "to the controller"},
+		{ovs("userspace(pid=4294967295,slow_path(action))"), Userspace, Action, "does it itself"},
 		{ovs("userspace(pid=1,slow_path(cfm))"), Userspace, Controller, "slow_path"},
 		{ovs("userspace(pid=1,sFlow(vid=0,pcp=0,output=3),actions),rep1"), Userspace, Sample, "sFlow"},
 		{ovs("sample(sample=10.0%,actions(userspace(pid=1,flow_sample(probability=1)))),rep1"), Datapath, Sample, "sampled"},

@@ -67,6 +67,9 @@ func (a term) userspace() *Reason {
 	case strings.Contains(a.args, "sFlow"), strings.Contains(a.args, "ipfix"), strings.Contains(a.args, "flow_sample"):
 		r.Class, r.What = Sample, "packets are sampled for sFlow or IPFIX"
 		r.Change = "take sFlow and IPFIX off this bridge: ovs-vsctl clear Bridge BRIDGE sflow ipfix; sample at the wire instead"
+	case strings.Contains(a.args, "slow_path(action)"):
+		r.Class, r.What = Action, "ovs-vswitchd does it itself, packet by packet: the kernel has no such action (slow_path)"
+		r.Change = "do without it; ARP and ICMPv6 rewritten into answers are of this kind"
 	case strings.Contains(a.args, "slow_path"):
 		r.What = "each packet goes to ovs-vswitchd, which alone can do this (slow_path)"
 		r.Change = "see what asks for it: CFM, BFD, LACP, STP, LLDP, or an action that no datapath has"

@@ -103,6 +103,8 @@ func TestClasses(t *testing.T) {
 		{inTC("rep1,rep1", "mlx5_core: can't duplicate output to same device"), Software, Ports, "duplicate"},
 		{inTC("br", "mlx5_core: something else altogether"), Software, Ports, "the host itself"},
 		{inTC("rep1", "mlx5_core: something else altogether"), Software, Driver, "something else altogether"},
+		{inTC("check_pkt_len(size=1400,gt(drop),le(rep1))", "act_police: Unsupported conform/exceed action offload"), Software, Action, "conform/exceed"},
+		{inTC("rep1", "mlx5_core: matching on ct_state +inv isn't supported"), Software, Conntrack, "+inv"},
 		{inTC("rep1", "mlx5_core: Unsupported match on control.flags 0x3"), Software, Match, "control.flags"},
 		{inTC("rep1", "mlx5_core: Unsupported key"), Software, Match, "Unsupported key"},
 		{inTC("rep1", "mlx5_core: TC offload is disabled on net device"), Software, Setting, "disabled"},

@@ -184,9 +184,9 @@ func (w Where) words() string {
 // Columns are the headings of Row.
 func Columns() []string { return []string{"WHERE", "NIC", "HOST", "USED", "MATCH", "ACTIONS"} }
 
-// Row writes the flow for a table.
+// Row writes the flow for a table: of the match what counts, of many actions the first.
 func (v Verdict) Row() []string {
 	return []string{
-		string(v.Where), strconv.FormatUint(v.Hardware.Packets, 10), strconv.FormatUint(v.Software.Packets, 10), v.Used, v.Match, v.Actions,
+		string(v.Where), strconv.FormatUint(v.Hardware.Packets, 10), strconv.FormatUint(v.Software.Packets, 10), v.Used, brief(v.Match), cut(v.Actions),
 	}
 }

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -82,6 +83,44 @@ func fields(match string) map[string]string {
 		}
 	}
 	return out
+}
+
+// brief is a match without what does not count: fields and parts of fields that are
+// wild, and the first recirculation id.
+func brief(match string) string {
+	var out []string
+	for _, t := range terms(match) {
+		if t.name == "recirc_id" && id(t.args) == "" || t.name == "in_port" || t.args != "" && wild(t.args) || t.name == "key32" {
+			continue
+		}
+		if t.args == "" {
+			out = append(out, t.name)
+			continue
+		}
+		var parts []string
+		for part := range strings.SplitSeq(t.args, ",") {
+			if !wild(part) {
+				parts = append(parts, part)
+			}
+		}
+		out = append(out, t.name+"("+strings.Join(parts, ",")+")")
+	}
+	return strings.Join(out, ",")
+}
+
+// widest is how much of a list of actions a table shows, in bytes.
+const widest = 100
+
+// cut is a list of actions for a table: flooding to many ports is a long one.
+func cut(actions string) string {
+	if len(actions) <= widest {
+		return actions
+	}
+	head := strings.ToValidUTF8(actions[:widest], "")
+	if n := len(terms(actions)); n > 1 {
+		return fmt.Sprintf("%s... (%d actions)", head, n)
+	}
+	return head + "..."
 }
 
 var (

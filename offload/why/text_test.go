@@ -1,6 +1,7 @@
 package why
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,24 @@ func TestTerms(t *testing.T) {
 	have := fields("recirc_id(0x5),skb_mark(0/0),ct_mark(0/0x0),in_port(rep0),eth(src=00:00:00:00:00:00/00:00:00:00:00:00),skb_priority(0)")
 	if d := cmp.Diff(map[string]string{"recirc_id": "0x5", "in_port": "rep0", "skb_priority": "0"}, have); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestForATable(t *testing.T) {
+	for match, want := range map[string]string{
+		"recirc_id(0),dp_hash(0/0),in_port(x),packet_type(ns=0/0,id=0/0),eth(src=a,dst=00:00:00:00:00:00/00:00:00:00:00:00),eth_type(0x0800),ipv4(src=0.0.0.0/0.0.0.0,frag=no),key32(00 00/00 00)": "eth(src=a),eth_type(0x0800),ipv4(frag=no)",
+		"recirc_id(0x5),ct_state(+est+trk),ct_mark(0/0x1)": "recirc_id(0x5),ct_state(+est+trk),ct_mark(0/0x1)",
+		"eth_type ip dst_ip 10.0.0.1":                      "eth_type ip dst_ip 10.0.0.1",
+	} {
+		if got := brief(match); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", match, got, want)
+		}
+	}
+	if got := cut(strings.Repeat("port12345,", 20)); got != strings.Repeat("port12345,", 10)+"... (20 actions)" {
+		t.Error(got)
+	}
+	if got := cut("userspace(" + strings.Repeat("x", 200) + ")"); len(got) != widest+3 {
+		t.Error(got)
 	}
 }
 

@@ -55,7 +55,7 @@ func podsInTheSwitch(t *testing.T, w *world) {
 		w.end(t, name)
 	}
 	w.gone(t, names...)
-	w.sh(t, "rm "+conf)
+	w.sh(t, "rm "+conf+" && sync") // power may go soon, and bring it back
 	for _, vf := range vfs {
 		w.sh(t, fmt.Sprintf("ls /sys/bus/pci/devices/%s/net | grep .", vf))
 	}

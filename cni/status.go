@@ -112,9 +112,9 @@ func (p *Plugin) switchStatus(ctx context.Context, c Config) (down bool, err err
 	case err != nil:
 		return errors.Is(err, ovsdb.ErrUnavailable), err
 	case !s.HWOffload:
-		return false, errors.New("Open vSwitch does not offer flows to the hardware: want other_config:hw-offload=true (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true)")
+		return false, errors.New("flows are not offered to the hardware by Open vSwitch: want other_config:hw-offload=true (ovs-vsctl set Open_vSwitch . other_config:hw-offload=true)")
 	case s.TCPolicy == "skip_sw":
-		return false, errors.New("Open vSwitch has other_config:tc-policy=skip_sw, with which flows with conntrack cannot be offloaded: want none (ovs-vsctl remove Open_vSwitch . other_config tc-policy, and a restart of ovs-vswitchd)")
+		return false, errors.New("other_config:tc-policy of Open vSwitch is skip_sw, with which flows with conntrack cannot be offloaded: want none (ovs-vsctl remove Open_vSwitch . other_config tc-policy, and a restart of ovs-vswitchd)")
 	}
 	return false, nil
 }

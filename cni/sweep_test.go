@@ -21,9 +21,8 @@ func TestGC(t *testing.T) {
 	stays, goes := full(w.pod("stays", w.vf(0, 0))), full(w.pod("goes", w.vf(0, 1)))
 	other := w.pod("other", w.vf(0, 2)).with("name", "another").with("ipam", nil)
 	w.mustAdd(stays)
-	want := w.snap()
 	w.mustAdd(other)
-	want = w.snap()
+	want := w.snap()
 	w.mustAdd(goes)
 	w.mustDeleteNetns(goes)
 	if err := w.gc(stays, stays); err != nil {

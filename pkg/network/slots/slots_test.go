@@ -261,13 +261,14 @@ func (w *world) undo() {
 }
 
 func (w *world) give() {
-	for _, owner := range slices.Sorted(maps.Keys(w.lives)) {
-		l := w.lives[owner]
-		delete(w.lives, owner)
-		if err := w.store(l.node).Give(w.net.Name, owner); err != nil {
-			w.t.Fatal(err)
-		}
+	if len(w.lives) == 0 {
 		return
+	}
+	owner := slices.Min(slices.Collect(maps.Keys(w.lives)))
+	l := w.lives[owner]
+	delete(w.lives, owner)
+	if err := w.store(l.node).Give(w.net.Name, owner); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -16,10 +16,10 @@ import (
 )
 
 // How long a thing may take on an emulated node with neighbours: a pod's start or
-// end takes seconds there, and half a minute while others are busy.
+// end takes seconds there, and minutes while many others are busy.
 const (
-	podTime  = 3 * time.Minute
-	nodeTime = 5 * time.Minute
+	podTime  = 6 * time.Minute
+	nodeTime = 10 * time.Minute
 )
 
 const space = "default"

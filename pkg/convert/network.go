@@ -169,14 +169,14 @@ func (s *set) sriovNetwork(doc, spec *object) {
 	}
 	if vlan := spec.number("vlan", 0, 4094); vlan != nil && *vlan != 0 {
 		n.conf.VLAN = *vlan
-		spec.note(Changed, "vlan", "it is the access VLAN of the representor's port in %s; the NIC itself puts none on", n.conf.Bridge)
+		spec.note(Changed, "vlan", "it is the access VLAN of the representor's port in Open vSwitch; the NIC itself puts none on")
 	}
 	if qos := spec.number("vlanQoS", 0, 7); qos != nil && *qos != 0 {
 		spec.refuse("vlanQoS", "ports in switchdev mode have none: nearest is vfGroups[].vlan.qos of the policy, in legacy mode with sriov-cni")
 	}
 	switch spec.word("vlanProto", "802.1q", "802.1Q", "802.1ad", "802.1AD") {
 	case "802.1ad", "802.1AD":
-		spec.refuse("vlanProto", "sluice-cni has 802.1Q alone: nearest is vfGroups[].vlan.proto of the policy, in legacy mode with sriov-cni")
+		spec.refuse("vlanProto", "an access port of Open vSwitch puts on 802.1Q alone: nearest is vfGroups[].vlan.proto of the policy, in legacy mode with sriov-cni")
 	case "802.1q", "802.1Q":
 		spec.note(Left, "vlanProto", "it is what an access VLAN of Open vSwitch has")
 	}
@@ -189,7 +189,7 @@ func (s *set) sriovNetwork(doc, spec *object) {
 		case *v == 0:
 			spec.note(Left, rate.theirs, "no bound is what there is without it")
 		default:
-			spec.refuse(rate.theirs, "sluice-cni sets no rates: nearest is vfGroups[].%s: %dMbit of the policy, for all VFs of the resource", rate.ours, *v)
+			spec.refuse(rate.theirs, "it is not carried over: nearest is vfGroups[].%s: %dMbit of the policy, for all VFs of the resource", rate.ours, *v)
 		}
 	}
 	if spec.word("logLevel", "panic", "error", "warning", "info", "debug") != "" {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -452,8 +453,9 @@ func isIfName(s string) bool {
 	return s != "" && len(s) <= 15 && s != "." && s != ".." && isPrintable(s) && !strings.ContainsAny(s, "/: ")
 }
 
+// isPrintable: what is not UTF-8 a record in JSON would have as something else.
 func isPrintable(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
+	return s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
 func isPath(s string) bool { return filepath.IsAbs(s) && isPrintable(s) }

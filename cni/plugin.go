@@ -56,9 +56,23 @@ func (p *Plugin) Add(ctx context.Context, args *skel.CmdArgs) error {
 	return report(p.add(ctx, args))
 }
 
+// named refuses names that no DEL would find again.
+func named(args *skel.CmdArgs) error {
+	switch {
+	case !isIfName(args.IfName):
+		return coded(types.ErrInvalidEnvironmentVariables, "CNI_IFNAME = %q: want an interface's name, 1 to 15 printable characters without /, : and spaces", args.IfName)
+	case !isPrintable(args.ContainerID):
+		return coded(types.ErrInvalidEnvironmentVariables, "CNI_CONTAINERID = %q: want printable characters", args.ContainerID)
+	}
+	return nil
+}
+
 func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	c, err := ParseConfig(args.StdinData, args.Args)
 	if err != nil {
+		return err
+	}
+	if err := named(args); err != nil {
 		return err
 	}
 	store := record.In(c.StateDir)

@@ -203,6 +203,8 @@ func FuzzPlugin(f *testing.F) {
 	f.Add(conf(`,"attach":"any","resourceName":"a/b"`+bridge), "K8S_POD_UID=u", "c1", "net1", "/run/netns/pod")
 	f.Add(conf(device+`,"trust":"on","vlanQoS":3,"vlan":7`), "", "c1", "net1", "")
 	f.Add([]byte(`{"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"net1"}]}`), "=;", "", "..", "/etc/passwd")
+	f.Add(conf(`,"attach":"veth"`+bridge), "", "c1", "ne\x00\xceXt1", "/run/netns/pod")
+	f.Add(conf(device+bridge), "", "c\xce1", "net1", "/run/netns/pod")
 	f.Fuzz(func(t *testing.T, conf []byte, env, container, ifname, netns string) {
 		w := newWorldOf(t, "mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev")
 		w.pod("pod", "")

@@ -247,10 +247,11 @@ func TestFollowedListsAreThoseOfALook(t *testing.T) {
 					nic.Pool{Name: fmt.Sprint("hca", i), Kind: nic.PoolOfHCAs, RDMA: true, Select: pick})
 			}
 			looks := 0
+			ages := rand.New(rand.NewPCG(seed, 2)) // of the goroutine that looks
 			slow := func(ctx context.Context) (Sight, error) {
 				looks++
 				sight, err := viewing(m)(ctx)
-				pause(ctx, time.Duration(r.IntN(2000))*time.Millisecond) // what it has seen grows old
+				pause(ctx, time.Duration(ages.IntN(2000))*time.Millisecond) // what it has seen grows old
 				return sight, err
 			}
 			there := func(string) bool { return true }

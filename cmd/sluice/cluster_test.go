@@ -32,6 +32,8 @@ import (
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/lab/kubetest"
 	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/host"
+	"sluice.dev/sluice/pkg/host/sim"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -258,6 +260,21 @@ func (k *kube) controller() *process {
 	return k.start("controller", "--kubeconfig", writeKubeconfig(k.t, k.as("sluice-controller", "")), "--health-address", "0")
 }
 
+func netnsOf(p *corev1.Pod) string { return "/run/netns/" + p.Name }
+
+// change is what others than sluice do to the machine.
+func (m machine) change(t testing.TB, f func(*sim.Sim) error) {
+	t.Helper()
+	path := filepath.Join(m.dir, "machine.json")
+	s, err := sim.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f(s), s.Save(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // hold is a pod on the node that has a VF, by sluice's own record.
 func (k *kube) hold(m machine, node, pod, vf string) *corev1.Pod {
 	k.t.Helper()
@@ -271,7 +288,22 @@ func (k *kube) hold(m machine, node, pod, vf string) *corev1.Pod {
 	k.do(k.Status().Update(k.t.Context(), p))
 	r := &record.Record{Container: "c-" + pod, IfName: "eth0", VF: vf, PF: nic.PCI("0000:03:00.0")}
 	r.Pod = record.Pod{Namespace: "default", Name: pod, UID: string(p.UID)}
-	k.do(record.In(m.dir).Save(r))
+	store := record.In(m.dir)
+	k.do(store.Save(r))
+	k.do(store.Append(r, record.Entry{Time: time.Now(), Goal: record.Attached, Done: true}))
+	if m.sim != "" { // or the sweep of an agent's start would find the VF at home
+		m.change(k.t, func(s *sim.Sim) error {
+			list, err := s.Machine().Links.Links(k.t.Context())
+			if err != nil {
+				return err
+			}
+			at := slices.IndexFunc(list, func(l host.Link) bool { return l.Parent == vf })
+			if at < 0 {
+				return fmt.Errorf("VF %s has no netdev", vf)
+			}
+			return errors.Join(s.AddNetns(netnsOf(p)), s.Machine().Links.Move(k.t.Context(), list[at].Ifindex, netnsOf(p)))
+		})
+	}
 	return p
 }
 
@@ -279,6 +311,7 @@ func (k *kube) hold(m machine, node, pod, vf string) *corev1.Pod {
 // the VF back, and the pod ends.
 func (k *kube) gone(m machine, p *corev1.Pod, vf string) {
 	k.t.Helper()
+	m.change(k.t, func(s *sim.Sim) error { return s.DeleteNetns(netnsOf(p)) })
 	k.do(record.In(m.dir).Remove(vf))
 	zero := int64(0)
 	k.do(client.IgnoreNotFound(k.Delete(k.t.Context(), p, &client.DeleteOptions{GracePeriodSeconds: &zero})))

@@ -25,7 +25,7 @@ demo: build tools ## the main job, end to end, in a virtual machine with a NIC i
 	@lab/run $(DEMO_TTY) --nics twin:vfs=8:numa=1 -- lab/demo/story
 
 .PHONY: test
-test: ## every test
+test: ## every test but e2e
 	@lab/test
 
 .PHONY: e2e

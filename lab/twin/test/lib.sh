@@ -101,7 +101,9 @@ mac_in() { ip netns exec "$1" cat /sys/class/net/eth0/address; }
 # configured OPTION: does the running kernel have it? The lab's own kernel tells
 # (IKCONFIG); Debian's keeps its configuration in /boot, which a guest has not, and
 # lacks every option that is asked for here.
-configured() { zcat /proc/config.gz 2>/dev/null | grep -qE "^$1=[ym]"; }
+# Not by a pipe: grep ends at the first match, and with pipefail a zcat that still
+# writes then makes it a no.
+configured() { grep -qE "^$1=[ym]" <(zcat /proc/config.gz 2>/dev/null); }
 
 # counter PF VPORT NAME: of the truth in debugfs
 counter() { sed -n "s/^$2 .*\b$3:\([0-9]*\).*/\1/p" "$debug/$1/counters"; }

@@ -63,7 +63,7 @@ change_rules() {
 			echo "filter add dev $r0 ingress prio $i protocol ip flower src_ip 10.0.0.$i action mirred egress redirect dev $r1"
 		done
 	} | tc -b -
-	tc -s filter show dev "$r0" ingress | grep -q in_hw || return 1
+	[[ $(tc -s filter show dev "$r0" ingress) == *in_hw* ]] || return 1
 	tc filter del dev "$r0" ingress prio $((1 + RANDOM % 8))
 	tc qdisc del dev "$r0" ingress
 }

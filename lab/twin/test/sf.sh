@@ -10,8 +10,8 @@ sf_dev() { grep -lxs "$1" /sys/bus/auxiliary/devices/mlx5_core.sf.*/sfnum | sed 
 sf_net() { ls "/sys/bus/auxiliary/devices/$(sf_dev "$1")/net" 2>/dev/null; }
 state() { devlink port function set "$(port_of "$1" "$2")" state "$3"; }
 shown() { devlink port show "$(port_of "$1" "$2")"; }
-attached() { shown "$1" "$2" | grep -q 'opstate attached'; }
-detached() { shown "$1" "$2" | grep -q 'opstate detached'; }
+attached() { [[ $(shown "$1" "$2") == *'opstate attached'* ]]; }
+detached() { [[ $(shown "$1" "$2") == *'opstate detached'* ]]; }
 no_sfs() { ! ls -d /sys/bus/auxiliary/devices/mlx5_core.sf.* 2>/dev/null; }
 # up PF SFNUM: active, attached, with its Ethernet part
 up() {

@@ -291,27 +291,30 @@ func (k *kube) hold(m machine, node, pod, vf string) *corev1.Pod {
 	store := record.In(m.dir)
 	k.do(store.Save(r))
 	k.do(store.Append(r, record.Entry{Time: time.Now(), Goal: record.Attached, Done: true}))
-	if m.sim != "" { // or the sweep of an agent's start would find the VF at home
-		m.change(k.t, func(s *sim.Sim) error {
-			list, err := s.Machine().Links.Links(k.t.Context())
-			if err != nil {
-				return err
-			}
-			at := slices.IndexFunc(list, func(l host.Link) bool { return l.Parent == vf })
-			if at < 0 {
-				return fmt.Errorf("VF %s has no netdev", vf)
-			}
-			return errors.Join(s.AddNetns(netnsOf(p)), s.Machine().Links.Move(k.t.Context(), list[at].Ifindex, netnsOf(p)))
-		})
-	}
 	return p
+}
+
+// inside has the VF's netdev in the pod, or the sweep of an agent's start takes what
+// hold recorded down.
+func (k *kube) inside(m machine, p *corev1.Pod, vf string) {
+	k.t.Helper()
+	m.change(k.t, func(s *sim.Sim) error {
+		list, err := s.Machine().Links.Links(k.t.Context())
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(list, func(l host.Link) bool { return l.Parent == vf })
+		if at < 0 {
+			return fmt.Errorf("VF %s has no netdev", vf)
+		}
+		return errors.Join(s.AddNetns(netnsOf(p)), s.Machine().Links.Move(k.t.Context(), list[at].Ifindex, netnsOf(p)))
+	})
 }
 
 // gone does what kubelet does when a pod has been asked to go: the CNI plugin gives
 // the VF back, and the pod ends.
 func (k *kube) gone(m machine, p *corev1.Pod, vf string) {
 	k.t.Helper()
-	m.change(k.t, func(s *sim.Sim) error { return s.DeleteNetns(netnsOf(p)) })
 	k.do(record.In(m.dir).Remove(vf))
 	zero := int64(0)
 	k.do(client.IgnoreNotFound(k.Delete(k.t.Context(), p, &client.DeleteOptions{GracePeriodSeconds: &zero})))
@@ -377,6 +380,7 @@ func TestStoryOfAPolicy(t *testing.T) {
 	// A pod has VF 1. Going back to legacy mode takes it away.
 	vf := vfAddress(t, m, 1)
 	pod := k.hold(m, "n1", "holder", vf)
+	k.inside(m, pod, vf)
 	bystander := k.hold(machine{dir: t.TempDir()}, "n1", "bystander", "0000:99:00.1")
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "held"}}
 	one := intstr.FromInt32(2)
@@ -406,6 +410,7 @@ func TestStoryOfAPolicy(t *testing.T) {
 	budget.Status.DisruptionsAllowed, budget.Status.CurrentHealthy = 1, 3
 	k.do(k.Status().Update(ctx, budget))
 	k.awaitPod(pod, "asked to go", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	m.change(t, func(s *sim.Sim) error { return s.DeleteNetns(netnsOf(pod)) })
 	k.gone(m, pod, vf)
 	k.await("n1", "in legacy mode", func(o *v1alpha1.NodeNIC) bool {
 		return ready(o) && o.Status.Inventory.Ports[0].Eswitch == "legacy"

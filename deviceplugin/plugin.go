@@ -59,7 +59,8 @@ type Config struct {
 	// the kubelet's call to the answer; nil is fine.
 	Allocated func(resource string, took time.Duration, err error)
 
-	// Listed is told when a pool's list is another; nil is fine. It must not wait.
+	// Listed is told when a pool's list is another, or there are other pools: what
+	// Status answers has changed. Nil is fine. It must not wait.
 	Listed func()
 
 	// Held is told when pods have other devices than they had, by the kubelet's word;
@@ -191,9 +192,16 @@ func (p *Plugin) SetPools(pools []nic.Pool) error {
 	if err := policy.CheckPools(pools); err != nil {
 		return err
 	}
+	if p.replace(pools) && p.config.Listed != nil {
+		p.config.Listed()
+	}
+	return nil
+}
+
+// replace makes pools the ones that are offered, and answers whether they are others.
+func (p *Plugin) replace(pools []nic.Pool) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed := false
 	var next []*endpoint
 	for _, pool := range pools {
 		i := slices.IndexFunc(p.endpoints, func(e *endpoint) bool { return e.resource == pool.Resource() })
@@ -224,7 +232,7 @@ func (p *Plugin) SetPools(pools []nic.Pool) error {
 		p.Look()
 		poke(p.asked) // what was written of a removed pool is to go
 	}
-	return nil
+	return changed
 }
 
 // begin starts an endpoint, if Run runs. The caller holds mu.

@@ -1,6 +1,8 @@
 package deviceplugin
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -194,6 +196,36 @@ func TestWay(t *testing.T) {
 	} {
 		if got := (meeting{c.dir, c.registry, c.only}).way(c.kubelet); got != c.want {
 			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+// Whoever asks Status is told when it answers something else: of a pool that goes, and
+// of one that has come and lists nothing.
+func TestOtherPoolsAreTold(t *testing.T) {
+	told := 0
+	p, err := New(Config{Dir: "/d", Look: func(context.Context) (Sight, error) { return nil, errors.New("no machine") }, Listed: func() { told++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		pools []nic.Pool
+		told  int
+	}{
+		{nil, 0},
+		{[]nic.Pool{pool("a", "0")}, 1},
+		{[]nic.Pool{pool("a", "0")}, 1},
+		{[]nic.Pool{pool("a", "0-1")}, 2},
+		{nil, 3},
+	} {
+		if err := p.SetPools(step.pools); err != nil {
+			t.Fatal(err)
+		}
+		if told != step.told {
+			t.Errorf("step %d: told %d times: want %d", i, told, step.told)
+		}
+		if n := len(p.Status()); n != len(step.pools) {
+			t.Errorf("step %d: %d pools: want %d", i, n, len(step.pools))
 		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	writeEvery   = time.Second
 	previewEvery = time.Second
 	longest      = time.Minute
+	lookAgain    = 5 * time.Second // after a look that failed
 )
 
 // Server is the node's NodeNIC at the API server.
@@ -147,33 +148,39 @@ const idleWait = time.Hour
 // turn does what is to be done now, and answers how long to wait for more if
 // nothing happens.
 func (a *Agent) turn(ctx context.Context) time.Duration {
-	a.look(ctx)
-	wait := a.consider(ctx)
+	wait := idleWait
+	if !a.look(ctx) {
+		wait = lookAgain
+	}
+	wait = min(wait, a.consider(ctx))
 	if w := a.publish(ctx); w > 0 {
 		wait = min(wait, w)
 	}
 	return wait
 }
 
-// look sees what there is, if that may be something else than it was.
-func (a *Agent) look(ctx context.Context) {
+// look sees what there is, if that may be something else than it was; false if it
+// cannot.
+func (a *Agent) look(ctx context.Context) bool {
 	a.mu.Lock()
 	due := a.stale
 	a.stale = false
 	a.mu.Unlock()
 	if !due {
-		return
+		return true
 	}
 	seen, err := a.engine.See(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err != nil {
 		if ctx.Err() == nil {
 			a.log.Error("cannot look at the node", "error", err)
 		}
-		return
+		a.stale = true
+		return false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.book.see(seen, idOf(a.engine.Current()))
+	return true
 }
 
 // consider makes out what is wanted and takes it up, if it may.

@@ -27,6 +27,7 @@ import (
 	"sluice.dev/sluice/pkg/apply"
 	"sluice.dev/sluice/pkg/capability"
 	"sluice.dev/sluice/pkg/disk"
+	"sluice.dev/sluice/pkg/network/slots"
 	"sluice.dev/sluice/pkg/nic"
 	"sluice.dev/sluice/pkg/nodeapi"
 	"sluice.dev/sluice/pkg/plan"
@@ -39,6 +40,8 @@ import (
 type cluster struct {
 	*agentRun
 	agent   *nodeapi.Agent
+	name    string // the node's
+	config  *rest.Config
 	options *options
 	orders  chan order
 
@@ -68,7 +71,7 @@ func (a *agentRun) join(o *options, name, kubeconfig string) error {
 		return err
 	}
 	a.file = filepath.Join(a.node.dir, "node.json")
-	a.cluster = &cluster{agentRun: a, options: o, orders: make(chan order, 1)}
+	a.cluster = &cluster{agentRun: a, name: name, config: config, options: o, orders: make(chan order, 1)}
 	a.cluster.agent = nodeapi.New(countedServer{server, a.meters}, a.cluster, version(), a.log)
 	return nil
 }
@@ -191,6 +194,12 @@ func (c *cluster) start(ctx context.Context, o *offer) (stop func()) {
 	talking.Go(func() {
 		if err := c.agent.Run(ctx); err != nil && ctx.Err() == nil {
 			c.fault(faultAPI, "the API server is not followed any more", "error", err)
+		}
+	})
+	g := &grants{cluster: c, store: slots.Open(c.node.dir)}
+	talking.Go(func() {
+		if err := nodeapi.Networks(ctx, c.config, g.heard); err != nil && ctx.Err() == nil {
+			c.fault(faultAPI, "the cluster's networks are not followed any more", "error", err)
 		}
 	})
 	return func() {

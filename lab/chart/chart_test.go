@@ -145,6 +145,7 @@ controller:
   logLevel: warn
   logFormat: json
   metricsPort: 0
+  northbound: tcp:ovn-nb.net.svc:6641
 `
 
 // at is what is at a path of keys and indexes.
@@ -207,7 +208,7 @@ func TestValues(t *testing.T) {
 		"controller's requests": {at(controller, "containers", 0, "resources", "requests", "memory"), "128Mi"},
 		"controller's taints":   {at(controller, "tolerations"), []any{}},
 		"controller's arguments": {at(controller, "containers", 0, "args"), list("controller", "--namespace=net", "--health-address=:8081",
-			"--metrics-address=0", "--log-level=warn", "--log-format=json")},
+			"--metrics-address=0", "--log-level=warn", "--log-format=json", "--northbound=tcp:ovn-nb.net.svc:6641")},
 		"controller's ports": {at(controller, "containers", 0, "ports"), []any{map[string]any{"name": "health", "containerPort": float64(8081)}}},
 		"replicas":           {at(otherwise["Deployment net/sluice-controller"], "spec", "replicas"), float64(3)},
 		"who may":            {at(otherwise["ClusterRoleBinding /sluice-agent"], "subjects", 0, "namespace"), space},
@@ -244,6 +245,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"controller: {replicas: 0}":                   "/controller/replicas",
 		"controller: {replicas: two}":                 "/controller/replicas",
 		"controller: {metricsPort: -1}":               "/controller/metricsPort",
+		"controller: {northbound: 'unix:/run/nb'}":    "/controller/northbound", // the pod has no such file
+		"controller: {northbound: 'ovn-nb:6641'}":     "/controller/northbound",
 	} {
 		if _, err := render(load(t), usual, values); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v: want %q in it", values, err, word)

@@ -32,10 +32,12 @@ type Store struct{ dir string }
 // Open is the store below a state folder; it is made with the first Put.
 func Open(stateDir string) Store { return Store{filepath.Join(stateDir, "networks")} }
 
-// Grant is a network as a node has it.
+// Grant is a network as a node has it. Object is the UID of the Kubernetes object that it
+// is of; "": it was brought by hand, and is taken away by hand.
 type Grant struct {
 	Network network.Network `json:"network"`
 	Block   int             `json:"block"`
+	Object  string          `json:"object,omitempty"`
 }
 
 // Lease is a slot and who has it.
@@ -98,6 +100,9 @@ func (s Store) Names() ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue // it is being dropped
+		}
 		if _, err := os.Stat(filepath.Join(s.dir, e.Name(), grantFile)); err == nil {
 			out = append(out, e.Name())
 		}
@@ -106,20 +111,47 @@ func (s Store) Names() ([]string, error) {
 }
 
 // Drop forgets a network of which no slot is taken; one of which some are stays, and
-// the error says whose.
+// the error says whose. Whoever takes a slot at the same time finds no block, or keeps
+// the network.
 func (s Store) Drop(name string) error {
-	leases, err := s.Leases(name)
-	if err != nil {
-		return err
-	}
-	if len(leases) > 0 {
-		return fmt.Errorf("network %s: %d addresses are in use, slot %d by %s", name, len(leases), leases[0].Slot, leases[0].Owner)
-	}
 	dir, err := s.folder(name)
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	if err := s.unused(name); err != nil {
+		return err
+	}
+	// A slot is linked into the folder by its path: into one that was moved away none is.
+	away := filepath.Join(s.dir, "."+name)
+	if err := os.RemoveAll(away); err != nil {
+		return err
+	}
+	switch err := os.Rename(dir, away); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	leases, err := leasesIn(away)
+	if err == nil && len(leases) > 0 {
+		err = inUse(name, leases)
+	}
+	if err != nil {
+		return errors.Join(err, os.Rename(away, dir))
+	}
+	return os.RemoveAll(away)
+}
+
+func (s Store) unused(name string) error {
+	leases, err := s.Leases(name)
+	if err == nil && len(leases) > 0 {
+		err = inUse(name, leases)
+	}
+	return err
+}
+
+func inUse(name string, leases []Lease) error {
+	return fmt.Errorf("network %s: %d addresses are in use, slot %d by %s", name, len(leases), leases[0].Slot, leases[0].Owner)
 }
 
 // Take gives owner a slot of the node's block, that which it has if it has one:
@@ -189,6 +221,10 @@ func (s Store) Leases(name string) ([]Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	return leasesIn(dir)
+}
+
+func leasesIn(dir string) ([]Lease, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -47,7 +47,7 @@ func TestTakeAndGive(t *testing.T) {
 	if _, _, err := s.Take("blue", "a"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a block: %v", err)
 	}
-	put(t, s, Grant{blue(4, "10.1.0.0/28"), 0}) // slots 1 to 3
+	put(t, s, Grant{Network: blue(4, "10.1.0.0/28"), Block: 0}) // slots 1 to 3
 	var got []network.Slot
 	take := func(owner string) {
 		t.Helper()
@@ -95,7 +95,7 @@ func TestTakeAndGive(t *testing.T) {
 func TestFolder(t *testing.T) {
 	dir := memory(t)
 	s := Open(dir)
-	put(t, s, Grant{blue(4, "10.1.0.0/28"), 0})
+	put(t, s, Grant{Network: blue(4, "10.1.0.0/28"), Block: 0})
 	if _, _, err := s.Take("blue", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestFolder(t *testing.T) {
 // As many at once as there are slots: each gets one, no two the same.
 func TestTakeAtOnce(t *testing.T) {
 	s := Open(memory(t))
-	put(t, s, Grant{blue(64, "10.1.0.0/24"), 1})
+	put(t, s, Grant{Network: blue(64, "10.1.0.0/24"), Block: 1})
 	var all sync.WaitGroup
 	got := make([]network.Slot, 64)
 	for i := range got {
@@ -192,7 +192,7 @@ func (w *world) assign() {
 func (w *world) grant(node string) {
 	for _, c := range w.claims {
 		if c.Node == node && w.member[node] {
-			put(w.t, w.store(node), Grant{w.net, c.Block})
+			put(w.t, w.store(node), Grant{Network: w.net, Block: c.Block})
 		}
 	}
 }

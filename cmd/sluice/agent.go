@@ -179,6 +179,9 @@ func (a *agentRun) watchFlows(ctx context.Context) (wait func()) {
 	var looking sync.WaitGroup
 	if a.flows > 0 {
 		f := &flowWatch{node: a.node, every: a.flows, log: a.log, meter: a.meters.offload}
+		if a.cluster != nil {
+			f.say = a.cluster.carry
+		}
 		looking.Go(func() { f.run(ctx) })
 	}
 	return looking.Wait

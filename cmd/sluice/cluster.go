@@ -49,6 +49,7 @@ type cluster struct {
 	current *v1alpha1.NodeNIC
 	wanted  *wanted // as current was made out last
 	offer   *offer
+	pods    []v1alpha1.PodOffload // where their traffic runs
 	offload nodeapi.Answer
 	asked   time.Time // when offload was
 }
@@ -358,6 +359,7 @@ func (c *cluster) See(ctx context.Context) (nodeapi.Seen, error) {
 	}
 	c.mu.Lock()
 	w, current := c.wanted, c.current
+	out.Pods = c.pods
 	c.mu.Unlock()
 	if w == nil || w.doc != current && (w.doc.UID != current.UID || w.doc.Generation != current.Generation) {
 		return out, nil // it is being taken up
@@ -374,6 +376,14 @@ func (c *cluster) See(ctx context.Context) (nodeapi.Seen, error) {
 		}
 	}
 	return out, nil
+}
+
+// carry notes where the traffic of pods runs.
+func (c *cluster) carry(pods []v1alpha1.PodOffload) {
+	c.mu.Lock()
+	c.pods = pods
+	c.mu.Unlock()
+	c.agent.Looked()
 }
 
 // gone says which VFs that spec wants went from the bus, and whose VFs keep them away:

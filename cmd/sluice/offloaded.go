@@ -11,9 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/offload/proof"
 	"sluice.dev/sluice/offload/why"
 	"sluice.dev/sluice/offload/why/look"
+	"sluice.dev/sluice/pkg/api/v1alpha1"
 	"sluice.dev/sluice/pkg/capability"
 	"sluice.dev/sluice/pkg/capability/probe"
 	"sluice.dev/sluice/pkg/tc"
@@ -34,6 +36,9 @@ type flowWatch struct {
 	watch  why.Watch
 	kernel capability.Kernel
 	failed bool // the last look did, and that was said
+
+	traffic traffic
+	say     func([]v1alpha1.PodOffload) // told when it is another; nil: nobody asks
 }
 
 // run looks until ctx ends.
@@ -57,7 +62,7 @@ func (f *flowWatch) run(ctx context.Context) {
 
 func (f *flowWatch) look(ctx context.Context) error {
 	if _, err := unixctl.Socket("", "ovs-vswitchd"); errors.Is(err, fs.ErrNotExist) {
-		f.meter.see(nil)
+		f.nothing()
 		return nil
 	}
 	ctx, stop := context.WithTimeout(ctx, flowLook)
@@ -67,7 +72,7 @@ func (f *flowWatch) look(ctx context.Context) error {
 		return err
 	}
 	if len(begin.Records) == 0 {
-		f.meter.see(nil)
+		f.nothing()
 		return nil
 	}
 	rules, err := tc.Open()
@@ -92,7 +97,25 @@ func (f *flowWatch) look(ctx context.Context) error {
 	}
 	f.meter.see(ports)
 	f.tell(f.watch.Look(reports))
+	f.publish(reports, begin.Records)
 	return nil
+}
+
+// nothing is a look that finds no flows of pods.
+func (f *flowWatch) nothing() {
+	f.meter.see(nil)
+	f.publish(nil, nil)
+}
+
+// publish says of the pods where their traffic runs, if that is another place than before.
+func (f *flowWatch) publish(reports []why.Report, records []*record.Record) {
+	var standings []why.Standing
+	if reports != nil {
+		standings = f.watch.Standings()
+	}
+	if said, news := f.traffic.see(reports, standings, records); news && f.say != nil {
+		f.say(said)
+	}
 }
 
 // tell logs what fell out of hardware, with the reason as far as nobody was asked.

@@ -25,11 +25,24 @@ type Fall struct {
 // Watch compares one look with the next. The zero value has seen nothing. It is for one
 // goroutine, and holds a few words for each flow of the last look.
 type Watch struct {
-	last map[string]mark // by port and flow
+	last      map[string]mark // by port and flow
+	standings []Standing
 }
+
+// Standing is where the flows of a port run that were heavy between the last two looks.
+type Standing struct {
+	Port     Port
+	Hardware uint64   // packets that the NIC carried of them
+	Host     uint64   // and the host, of those that are not in hardware
+	Worst    *Verdict // the heaviest of those; nil: all are in hardware
+}
+
+// Standings are those of the last look, of ports that had heavy flows.
+func (w *Watch) Standings() []Standing { return w.standings }
 
 type mark struct {
 	software uint64
+	nic      uint64
 	hardware bool // it was in hardware at some look, since it is known
 	told     bool
 }
@@ -39,23 +52,37 @@ type mark struct {
 // Of the first look nothing is told.
 func (w *Watch) Look(reports []Report) (falls []Fall) {
 	next := map[string]mark{}
+	w.standings = nil
 	for _, r := range reports {
+		standing, worst := Standing{Port: r.Port}, uint64(0)
 		for _, v := range r.Flows {
 			if v.UFID == "" {
 				continue
 			}
 			key := r.Port.Netdev + " " + v.UFID
 			before, known := w.last[key]
-			now := mark{software: v.Software.Packets, hardware: before.hardware || v.Offloaded(), told: before.told && !v.Offloaded()}
-			packets := now.software - min(now.software, before.software)
-			if now.software < before.software { // made anew since
-				packets = now.software
+			now := mark{software: v.Software.Packets, nic: v.Hardware.Packets, hardware: before.hardware || v.Offloaded(), told: before.told && !v.Offloaded()}
+			packets, carried := since(before.software, now.software), since(before.nic, now.nic)
+			switch {
+			case w.last == nil: // of all time
+			case v.Offloaded() && carried >= Heavy && !v.Goes: // another flow counts what goes on
+				standing.Hardware += carried
+			case !v.Offloaded() && packets >= Heavy:
+				if !v.Goes {
+					standing.Host += packets
+				}
+				if packets > worst {
+					standing.Worst, worst = &v, packets
+				}
 			}
 			if w.last != nil && !v.Offloaded() && !now.told && packets >= Heavy {
 				now.told = true
 				falls = append(falls, Fall{Port: r.Port, Flow: v, Packets: packets, Was: known && before.hardware})
 			}
 			next[key] = now
+		}
+		if standing.Hardware > 0 || standing.Worst != nil {
+			w.standings = append(w.standings, standing)
 		}
 	}
 	w.last = next
@@ -65,4 +92,12 @@ func (w *Watch) Look(reports []Report) (falls []Fall) {
 		falls[mostFalls-1].Other = more
 	}
 	return falls
+}
+
+// since is how much a counter has gone up; one that has gone down was made anew.
+func since(before, now uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
 }

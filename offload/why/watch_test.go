@@ -59,3 +59,42 @@ func TestWatchIsBounded(t *testing.T) {
 		t.Errorf("told again: %+v", again)
 	}
 }
+
+// Of each port it is said where what was heavy ran, and what kept the heaviest of the rest
+// out of hardware. Light flows, and those whose packets another one counts, are no part.
+func TestStandings(t *testing.T) {
+	look := func(flows ...Verdict) []Report { return []Report{{Port: Port{Netdev: "rep0"}, Flows: flows}} }
+	in := func(id string, packets uint64) Verdict {
+		return Verdict{UFID: id, Where: Hardware, Hardware: tc.Counter{Packets: packets}}
+	}
+	out := func(id string, packets uint64) Verdict {
+		return Verdict{UFID: id, Where: Datapath, Software: tc.Counter{Packets: packets}, Reasons: []Reason{{Class: Hash}}}
+	}
+	goes := func(v Verdict) Verdict { v.Goes = true; return v }
+	var w Watch
+	for i, c := range []struct {
+		flows []Verdict
+		want  string // hardware, host and the worst flow
+	}{
+		{[]Verdict{in("a", 9000), out("b", 9000)}, ""}, // the first look has no before
+		{[]Verdict{in("a", 9500), out("b", 9500)}, ""}, // light
+		{[]Verdict{in("a", 12000), out("b", 9600)}, "2500 0 -"},
+		{[]Verdict{in("a", 14000), out("b", 12600), out("c", 1200)}, "2000 4200 b"},
+		{[]Verdict{in("a", 14000), goes(in("d", 5000)), out("b", 12600), out("c", 2300)}, "0 1100 c"},
+		{[]Verdict{in("a", 15000), goes(out("d", 7000))}, "1000 0 d"},
+		{[]Verdict{in("a", 1500)}, "1500 0 -"}, // made anew
+		{nil, ""},
+	} {
+		w.Look(look(c.flows...))
+		got := ""
+		for _, s := range w.Standings() {
+			got = fmt.Sprint(s.Hardware, " ", s.Host, " -")
+			if s.Worst != nil {
+				got = fmt.Sprint(s.Hardware, " ", s.Host, " ", s.Worst.UFID)
+			}
+		}
+		if got != c.want {
+			t.Errorf("look %d: %q, want %q", i, got, c.want)
+		}
+	}
+}

@@ -31,6 +31,8 @@ const (
 	FieldManager = "sluice-controller"
 	drainManager = "sluice-controller-drain"
 	awayManager  = "sluice-controller-away"
+
+	trafficManager = "sluice-controller-traffic" // of pods
 )
 
 // Options say where and how the controller runs.
@@ -62,7 +64,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := m.Add(ctrlmanager.RunnableFunc(f.meters.lead)); err != nil { // of the leader, as are loops
 		return err
 	}
-	for _, add := range []func(ctrl.Manager) error{f.addResolve, f.addPace, f.addTally} {
+	for _, add := range []func(ctrl.Manager) error{f.addResolve, f.addPace, f.addTally, (&traffic{theFleet: f}).add} {
 		if err := add(m); err != nil {
 			return err
 		}

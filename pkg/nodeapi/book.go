@@ -122,6 +122,7 @@ func (b *book) status(o *v1alpha1.NodeNIC, before v1alpha1.NodeNICStatus, curren
 		LastGoodGeneration: before.LastGoodGeneration,
 		Inventory:          b.seen.Inventory,
 		Pools:              b.seen.Pools,
+		Pods:               b.seen.Pods,
 		Plan:               before.Plan,
 		Conditions:         before.DeepCopy().Conditions,
 	}

@@ -38,6 +38,7 @@ type Seen struct {
 	Inventory *v1alpha1.Inventory
 	Pools     []v1alpha1.PoolStatus
 	Offload   Answer // whether rules run in hardware here
+	Pods      []v1alpha1.PodOffload
 	Reboot    string // what takes effect with the next boot; "" nothing
 	Gone      string // wanted VFs that went from the bus, and why they stay away; "" none
 

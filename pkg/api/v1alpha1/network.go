@@ -297,12 +297,23 @@ type NetworkStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Warnings []string `json:"warnings,omitempty"`
 
+	// Traffic counts the interfaces of pods that have had heavy flows, by where those
+	// ran last.
+	Traffic *NetworkTraffic `json:"traffic,omitempty"`
+
 	// Conditions: Ready (OVN has been told all of it), Offloadable (nothing in it
 	// keeps its traffic out of the NICs).
 	//
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NetworkTraffic counts interfaces.
+type NetworkTraffic struct {
+	Hardware int32 `json:"hardware"` // all in the NIC
+	Partly   int32 `json:"partly"`
+	Software int32 `json:"software"` // none in the NIC
 }
 
 // NetworkBlock is a node's part of a network.

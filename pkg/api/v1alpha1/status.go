@@ -27,6 +27,15 @@ type NodeNICStatus struct {
 	// +listMapKey=resource
 	Pools []PoolStatus `json:"pools,omitempty"`
 
+	// Pods are the interfaces that have had heavy flows since they are there, and where
+	// those ran; the first 256, those with flows outside of the NIC first.
+	//
+	// +listType=map
+	// +listMapKey=pod
+	// +listMapKey=interface
+	// +kubebuilder:validation:MaxItems=256
+	Pods []PodOffload `json:"pods,omitempty"`
+
 	// Conditions: Ready, Progressing, Degraded, RebootRequired, DrainRequired,
 	// OffloadCapable; and of the controller Resolved and Draining.
 	//
@@ -155,6 +164,38 @@ type PoolStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	Holders []Holder `json:"holders,omitempty"`
 }
+
+// PodOffload is where the heavy flows from a pod's interface ran when there were some
+// last.
+type PodOffload struct {
+	Pod       string `json:"pod"`               // namespace/name
+	UID       string `json:"uid,omitempty"`     // of the pod, as far as the runtime named it
+	Interface string `json:"interface"`         // in the pod
+	Network   string `json:"network,omitempty"` // the Network whose port it is
+
+	// Runs says where: Hardware (all in the NIC), Partly, or Software (none).
+	//
+	// +kubebuilder:validation:Enum=Hardware;Partly;Software
+	Runs string `json:"runs"`
+
+	// Percent of their packets that the NIC handled, in steps of ten.
+	Percent int32 `json:"percent"`
+
+	// Reason that the heaviest of those outside is there, and Change what to change.
+	Reason string `json:"reason,omitempty"`
+	Change string `json:"change,omitempty"`
+}
+
+// Where flows run.
+const (
+	RunsHardware = "Hardware"
+	RunsPartly   = "Partly"
+	RunsSoftware = "Software"
+)
+
+// InHardware is the condition of a Pod that the controller sets: its heavy flows run in
+// the NIC. Its reason is one of Runs...
+const InHardware = "sluice.dev/InHardware"
 
 // Types of conditions of a NodeNIC.
 const (

@@ -36,11 +36,15 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	if err != nil {
 		return nil, err
 	}
-	id, vf, err := attachable(st, c)
+	away, err := repAway(store, c.VF)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.unused(ctx, vf); err != nil {
+	id, vf, err := attachable(st, c, away)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.unused(ctx, c.VF, vf.Netdev); err != nil {
 		return nil, err
 	}
 	if err := podReady(ctx, pod, []string{c.VF, id.PF.Name}, args); err != nil {
@@ -160,8 +164,9 @@ func (p *Plugin) open(ctx context.Context, path string) (host.NetnsLinks, error)
 	return pod, nil
 }
 
-// attachable finds the VF of a configuration and says what is wrong with it.
-func attachable(st nic.State, c Config) (nic.VFID, *nic.VF, error) {
+// attachable finds the VF of a configuration and says what is wrong with it. away is who
+// has its representor in a pod, "" for nobody.
+func attachable(st nic.State, c Config, away string) (nic.VFID, *nic.VF, error) {
 	id, vf := st.VFAt(c.VF)
 	if vf == nil {
 		return id, nil, noVF(st, c.VF)
@@ -170,7 +175,7 @@ func attachable(st nic.State, c Config) (nic.VFID, *nic.VF, error) {
 		return id, nil, coded(ErrNode, "VF %s (%s) "+format, append([]any{c.VF, id}, args...)...)
 	}
 	pf := st.PF(id.PF)
-	if err := fits(c, pf, vf); err != nil {
+	if err := fits(c, pf, vf, away); err != nil {
 		return id, nil, err
 	}
 	switch {
@@ -190,9 +195,12 @@ func attachable(st nic.State, c Config) (nic.VFID, *nic.VF, error) {
 }
 
 // fits refuses what the mode that the PF is in, or the driver, cannot do.
-func fits(c Config, pf *nic.PF, vf *nic.VF) error {
+func fits(c Config, pf *nic.PF, vf *nic.VF, away string) error {
 	switchdev := pf.Eswitch == nic.Switchdev
 	switch {
+	case away != "" && c.Bridge != "":
+		return coded(ErrNode, "bridge = %q: the representor of VF %s is in a pod, with %s: want no bridge, or that pod's end", c.Bridge, c.VF, away)
+	case away != "": // what is there for it, is in that pod
 	case switchdev && c.Bridge == "":
 		return coded(types.ErrInvalidNetworkConfig, "bridge is missing: VF %s is on a PF in switchdev mode: want the name of an Open vSwitch bridge for its representor", c.VF)
 	case !switchdev && c.Bridge != "" && pf.Eswitch == "":
@@ -239,12 +247,12 @@ func noVF(st nic.State, address string) error {
 	}
 }
 
-// unused refuses a VF that the host itself has put to use.
-func (p *Plugin) unused(ctx context.Context, vf *nic.VF) error {
-	if !vf.Netdev.Exists() {
+// unused refuses a netdev of a VF that the host itself has put to use.
+func (p *Plugin) unused(ctx context.Context, vf string, n nic.Netdev) error {
+	if !n.Exists() {
 		return nil
 	}
-	l, err := p.Host.Links.Link(ctx, vf.Netdev.Ifindex)
+	l, err := p.Host.Links.Link(ctx, n.Ifindex)
 	if err != nil {
 		return err
 	}
@@ -253,7 +261,7 @@ func (p *Plugin) unused(ctx context.Context, vf *nic.VF) error {
 		if m, err := p.Host.Links.Link(ctx, l.Master); err == nil {
 			master = m.Name
 		}
-		return coded(ErrNode, "VF %s: its netdev %s is a port of %s on the host: want it free", vf.Address, l.Name, master)
+		return coded(ErrNode, "VF %s: its netdev %s is a port of %s on the host: want it free", vf, l.Name, master)
 	}
 	return nil
 }

@@ -52,7 +52,11 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	j.seek(c, j.pf.Eswitch, made.mac)
+	if r.OfRep {
+		j.want.MAC, j.want.MTU = c.MAC, c.MTU
+	} else {
+		j.seek(c, j.pf.Eswitch, made.mac)
+	}
 	if bad := damage(made, j.want, state); len(bad) > 0 {
 		return coded(ErrDamage, "VF %s of %s: %s", r.VF, r.Holder(), strings.Join(bad, "; "))
 	}
@@ -71,7 +75,7 @@ func recorded(store record.Store, c Config, args *skel.CmdArgs) (*record.Record,
 		return nil, coded(ErrDamage, "%s is not attached to container %s (%s): "+format, append([]any{vf, args.ContainerID, args.IfName}, a...)...)
 	}
 	if c.VF != "" {
-		r, err := store.Load(c.VF)
+		r, err := store.Load(c.key())
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return bad("VF "+c.VF, "there is no record of it")

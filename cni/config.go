@@ -63,9 +63,10 @@ type Attach string
 
 // What the pod's interface can be.
 const (
-	AttachDevice Attach = "device" // a VF
-	AttachVeth   Attach = "veth"   // the end of a pair of software interfaces
-	AttachAny    Attach = "any"    // the pod's VF of resourceName, of a pod without one a pair's end
+	AttachDevice Attach = "device"      // a VF
+	AttachVeth   Attach = "veth"        // the end of a pair of software interfaces
+	AttachAny    Attach = "any"         // the pod's VF of resourceName, of a pod without one a pair's end
+	AttachRep    Attach = "representor" // that of a VF, which stays where it is
 )
 
 // field reads one member of the configuration into c.
@@ -191,9 +192,9 @@ func configFields() []field {
 		{"stateDir", "an absolute path", func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.StateDir, isPath)
 		}},
-		{"attach", `"device", "veth" or "any"`, func(c *Config, raw json.RawMessage) error {
+		{"attach", `"device", "representor", "veth" or "any"`, func(c *Config, raw json.RawMessage) error {
 			return text(raw, (*string)(&c.Attach), func(s string) bool {
-				return slices.Contains([]Attach{AttachDevice, AttachVeth, AttachAny}, Attach(s))
+				return slices.Contains([]Attach{AttachDevice, AttachRep, AttachVeth, AttachAny}, Attach(s))
 			})
 		}},
 		{"resourceName", "the name of a resource, for example sluice.dev/fast", func(c *Config, raw json.RawMessage) error {
@@ -395,6 +396,8 @@ func (c *Config) checkAttach(where string) error {
 	switch {
 	case c.Attach == AttachDevice:
 		return nil
+	case c.Attach == AttachRep:
+		return c.checkRep(bad)
 	case c.Bridge == "":
 		return bad("bridge is missing: want the name of an Open vSwitch bridge for the other end")
 	case c.Attach == AttachVeth && c.VF != "":

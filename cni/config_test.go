@@ -107,7 +107,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{with(`"ovsdb":"pipe:/x"`), "", 7, `ovsdb = "pipe:/x"`},
 		{with(`"stateDir":"state"`), "", 7, `stateDir = "state": want an absolute path`},
 		{with(`"kubeletDir":"plugins"`), "", 7, `kubeletDir = "plugins": want an absolute path, for example /var/lib/kubelet/device-plugins`},
-		{with(`"attach":"vf"`), "", 7, `attach = "vf": want "device", "veth" or "any"`},
+		{with(`"attach":"vf"`), "", 7, `attach = "vf": want "device", "representor", "veth" or "any"`},
 		{with(`"attach":"veth"`), "", 7, `attach = "veth": deviceID = "0000:03:00.2" names a device: want one of the two`},
 		{with(`"attach":"any"`), "", 7, `attach = "any": resourceName is missing: want the resource that the VFs of pods are from`},
 		{strings.Replace(minimal, `"deviceID":"0000:03:00.2"`, `"attach":"veth","resourceName":"a/b"`, 1), "", 7, `resourceName = "a/b": want it away, or attach any`},

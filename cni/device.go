@@ -56,7 +56,7 @@ func device(store record.Store, c *Config, args *skel.CmdArgs) error {
 	case c.VF != "":
 		return nil
 	}
-	c.VF, err = choose(store, mine, args)
+	c.VF, err = choose(store, c.keyOf, mine, args)
 	if err == nil && c.VF == "" {
 		return bad("resourceName = %q: other interfaces of pod %s/%s have all of its devices, %q: want one more among its limits",
 			c.Resource, c.Pod.Namespace, c.Pod.Name, mine)
@@ -67,10 +67,10 @@ func device(store record.Store, c *Config, args *skel.CmdArgs) error {
 // choose is the one of a pod's devices that an interface has already, or else the
 // first that nobody holds; or else one that an earlier sandbox of the pod has not
 // given back. "" when other interfaces of the sandbox have them all.
-func choose(store record.Store, devices []string, args *skel.CmdArgs) (string, error) {
+func choose(store record.Store, key func(string) string, devices []string, args *skel.CmdArgs) (string, error) {
 	var free, left []string
 	for _, d := range devices {
-		switch r, err := store.Load(d); {
+		switch r, err := store.Load(key(d)); {
 		case errors.Is(err, fs.ErrNotExist):
 			free = append(free, d)
 		case err != nil:

@@ -13,6 +13,7 @@ import (
 
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/host/sim"
+	"sluice.dev/sluice/pkg/nic"
 )
 
 // failureCases are ADDs with everything asked for and with the least.
@@ -522,12 +523,15 @@ func (w *world) invariants(when string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for vf := range owners {
-		r, err := record.In(w.dir).Load(vf)
-		if err != nil {
-			w.t.Fatal(err)
+	all, err := record.In(w.dir).All()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.Err != nil {
+			w.t.Fatal(f.Err)
 		}
-		owned[r.Token()] = r
+		owned[f.Record.Token()] = f.Record
 	}
 	for rep, p := range w.sw.ports {
 		if owned[p.Owner] == nil {
@@ -541,6 +545,9 @@ func (w *world) invariants(when string) {
 	}
 	for _, pf := range w.state().PFs {
 		for _, vf := range pf.VFs {
+			if _, err := record.In(w.dir).Load(record.RepKey(vf.Address)); !vf.Rep.Exists() && pf.Eswitch == nic.Switchdev && err != nil {
+				w.t.Fatalf("%s: the representor of VF %s is away, and no record of it: %v", when, vf.Address, err)
+			}
 			if vf.Away && owners[vf.Address] == "" {
 				w.t.Fatalf("%s: VF %s is away, and no record of it", when, vf.Address)
 			}

@@ -43,7 +43,8 @@ type job struct {
 // of makes j the job of a record.
 func (j *job) of(r *record.Record, cniPath string) {
 	j.rec = r
-	j.want = Want{VF: r.VF, IfName: r.IfName, Pair: r.Pair, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
+	j.state.OfRep = r.OfRep
+	j.want = Want{VF: r.VF, IfName: r.IfName, Pair: r.Pair, OfRep: r.OfRep, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
 	j.call = Call{
 		Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
 		IfName: r.IfName, Args: r.Args, Path: cniPath,
@@ -168,7 +169,11 @@ func (j *job) do(ctx context.Context, step Step) error {
 		return j.p.Host.Settings.SetVF(ctx, j.pf, j.vf.Index, s.Name, s.Value)
 	case Move:
 		if s.To == PodVF {
-			return j.p.Host.Links.Move(ctx, s.Dev.Ifindex, j.rec.Netns)
+			err := j.p.Host.Links.Move(ctx, s.Dev.Ifindex, j.rec.Netns)
+			if j.rec.OfRep && errors.Is(err, host.ErrNotSupported) {
+				return pinned(j.rec.VF, j.rec.Before.Name, err) // by a kernel that did not tell before
+			}
+			return err
 		}
 		return j.pod.Move(ctx, s.Dev.Ifindex, "")
 	case MoveRDMA:
@@ -210,7 +215,7 @@ func (j *job) do(ctx context.Context, step Step) error {
 }
 
 func (j *job) links(d Dev) host.Links {
-	if d.Side == PodVF || d.Side == PodEnd {
+	if d.Side == PodVF || d.Side == PodRep || d.Side == PodEnd {
 		return j.pod
 	}
 	return j.p.Host.Links
@@ -221,7 +226,7 @@ func (j *job) links(d Dev) host.Links {
 // temporary one rather than being stuck.
 func (j *job) rename(ctx context.Context, s Rename) error {
 	err := j.links(s.Dev).SetName(ctx, s.Dev.Ifindex, s.To)
-	if errors.Is(err, fs.ErrExist) && s.Dev.Side == HostVF && j.want.Goal == record.Detached {
+	if errors.Is(err, fs.ErrExist) && (s.Dev.Side == HostVF || s.Dev.Side == HomeRep) && j.want.Goal == record.Detached {
 		j.state.NameTaken = true
 		return nil
 	}
@@ -283,10 +288,18 @@ func (j *job) await(ctx context.Context) error {
 		return err
 	}
 	if !home {
-		return coded(types.ErrTryAgainLater, "the netdev of VF %s is in a network namespace that %s does not lead to any more: want its last process to end",
-			j.rec.VF, j.rec.Netns)
+		return coded(types.ErrTryAgainLater, "%s is in a network namespace that %s does not lead to any more: want its last process to end",
+			j.what(), j.rec.Netns)
 	}
 	return nil
+}
+
+// what is the netdev that the pod is given, in words.
+func (j *job) what() string {
+	if j.rec.OfRep {
+		return "the representor of VF " + j.rec.VF
+	}
+	return "the netdev of VF " + j.rec.VF
 }
 
 // read answers the state, reading what is stale of it.
@@ -330,7 +343,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 	if j.want.Goal == record.Attached && !j.want.Pair {
 		switch {
 		case !j.want.Userspace && j.state.Place != AtHome && j.state.Place != InPod:
-			return State{}, coded(ErrKernel, "the netdev of VF %s is gone", j.rec.VF)
+			return State{}, coded(ErrKernel, "%s is gone", j.what())
 		case j.want.plugged() && !j.state.Rep.Exists():
 			return State{}, coded(ErrKernel, "the representor of VF %s is gone", j.rec.VF)
 		}
@@ -354,6 +367,14 @@ func (j *job) look(st nic.State) {
 	j.state.Rep, j.state.Settings = vf.Rep.Netdev, vf.Settings
 	j.state.HasAdminMAC = vf.Rep.Exists() || pf.Eswitch != nic.Switchdev && pf.Uplink.Exists() && !pf.InfiniBand
 	j.state.AdminMAC = vf.MAC
+	if j.rec.OfRep {
+		j.state.HasAdminMAC, j.state.AdminMAC, j.state.Rep, j.state.Settings = false, nic.MAC{}, nic.Netdev{}, nil
+		if vf.Rep.Exists() {
+			j.state.Place, j.state.VF = AtHome, vf.Rep.Netdev
+			j.stale = j.stale&^aspectPlace | aspectVF
+		}
+		return
+	}
 	if vf.Netdev.Exists() {
 		j.state.Place, j.state.VF = AtHome, vf.Netdev
 		j.stale = j.stale&^aspectPlace | aspectVF
@@ -462,6 +483,9 @@ func (j *job) readPlace(ctx context.Context) error {
 		j.saw(l)
 		return nil
 	}
+	if j.rec.OfRep {
+		return j.readRepPort(ctx)
+	}
 	functions, err := j.p.Host.PCI.Functions(ctx)
 	if err != nil {
 		return err
@@ -474,14 +498,37 @@ func (j *job) readPlace(ctx context.Context) error {
 	return nil
 }
 
-// find looks for the VF's netdev among links.
+// readRepPort sees by the representor's devlink port whether there is one anywhere.
+func (j *job) readRepPort(ctx context.Context) error {
+	if j.vf.PF == (nic.Handle{}) {
+		return nil
+	}
+	_, err := j.p.Host.Devlink.Port(ctx, j.vf.PF, j.port)
+	if err == nil {
+		j.state.Place = Elsewhere
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// isIts says whether a link is the netdev that the pod is given.
+func (j *job) isIts(l host.Link) bool {
+	if j.rec.OfRep {
+		return l.Parent == j.rec.PF.Name && l.PortName == j.rec.RepPort
+	}
+	return l.Parent == j.rec.VF
+}
+
+// find looks for the netdev among links.
 func (j *job) find(ctx context.Context, links host.Links) (host.Link, bool, error) {
 	all, err := links.Links(ctx)
 	if err != nil {
 		return host.Link{}, false, err
 	}
 	for _, l := range all {
-		if l.Parent == j.rec.VF {
+		if j.isIts(l) {
 			return l, true, nil
 		}
 	}

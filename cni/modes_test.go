@@ -332,6 +332,9 @@ func TestKilledInAnyMode(t *testing.T) {
 		"veth": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev", func(_ *world, p pod) pod {
 			return full(p).with("deviceID", nil).with("attach", "veth")
 		}},
+		"representor": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev+machine:reps=free", func(_ *world, p pod) pod {
+			return asRep(p).with("mtu", 9000)
+		}},
 		"rates": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev", func(_ *world, p pod) pod {
 			return full(p).with("max_tx_rate", 100)
 		}},

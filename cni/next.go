@@ -28,6 +28,7 @@ type Want struct {
 
 	// Of both ends.
 	Pair      bool     // of software interfaces, VF being the host's end
+	OfRep     bool     // the representor takes the place of the VF's netdev
 	Userspace bool     // a program drives the VF: there is no netdev to attach
 	IPAM      string   // plugin; "" for none
 	RDMA      []string // devices that go where the VF's netdev goes
@@ -52,6 +53,7 @@ const (
 // State is what was observed of an attachment.
 type State struct {
 	Pair  bool // VF and Rep are the ends of a pair
+	OfRep bool // VF is the representor
 	Place Place
 	VF    nic.Netdev // zero unless AtHome or InPod
 
@@ -113,8 +115,18 @@ func Next(w Want, s State) (Step, bool) {
 // TempName is what the netdev of the VF at a PCI address is called on its way
 // between namespaces: unique on the machine, so that neither the pod's names
 // nor the host's can clash with it, and never longer than 15 bytes.
-func TempName(vf string) string {
-	return "sl" + strings.NewReplacer(":", "", ".", "").Replace(vf)
+func TempName(vf string) string { return "sl" + digits(vf) }
+
+// temp is TempName, or of a representor the like of it.
+func (w Want) temp() string {
+	if w.OfRep {
+		return "sr" + digits(w.VF)
+	}
+	return TempName(w.VF)
+}
+
+func digits(vf string) string {
+	return strings.NewReplacer(":", "", ".", "").Replace(vf)
 }
 
 // attach puts the switch's side first, so that the VF finds its port ready, and
@@ -144,8 +156,8 @@ func attach(w Want, s State) Step {
 	case home && len(s.AltNames) > 0:
 		// They would go along, and be in the way of the pod's names.
 		return SetAltName{vf, s.AltNames[0], false}
-	case home && s.VF.Name != TempName(w.VF):
-		return Rename{vf, TempName(w.VF)}
+	case home && s.VF.Name != w.temp():
+		return Rename{vf, w.temp()}
 	case home:
 		return Move{vf, PodVF}
 	case pod && firstLacking(w.RDMA, s.RDMA) != "":
@@ -243,8 +255,8 @@ func detach(w Want, s State) Step {
 		return SetUp{vf, false}
 	case pod && len(s.AltNames) > 0:
 		return SetAltName{vf, s.AltNames[0], false}
-	case pod && s.VF.Name != TempName(w.VF):
-		return Rename{vf, TempName(w.VF)}
+	case pod && s.VF.Name != w.temp():
+		return Rename{vf, w.temp()}
 	case pod:
 		return Move{vf, HostVF}
 	case home && s.VF.Up && (remade || misnamed):
@@ -295,6 +307,10 @@ func (s State) vf() Dev {
 	switch {
 	case s.Pair:
 		side = PodEnd
+	case s.OfRep && s.Place == InPod:
+		side = PodRep
+	case s.OfRep:
+		side = HomeRep
 	case s.Place == InPod:
 		side = PodVF
 	}

@@ -79,7 +79,14 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	if err := device(store, &c, args); err != nil {
 		return err
 	}
-	unlock, err := p.lock(ctx, store, c.VF)
+	if c.Attach == AttachRep { // before the VF itself becomes somebody's
+		unlock, err := p.lock(ctx, store, c.VF)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	unlock, err := p.lock(ctx, store, c.key())
 	if err != nil {
 		return err
 	}
@@ -87,15 +94,18 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Limits.Run)
 	defer cancel()
 
-	if err := p.settle(ctx, store, c.VF, c.OVSDB, args); err != nil {
+	if err := p.settle(ctx, store, c.key(), c.OVSDB, args); err != nil {
 		return err
 	}
 	if err := c.join(args); err != nil {
 		return err
 	}
 	begin := p.begin
-	if c.Pair {
+	switch {
+	case c.Pair:
 		begin = p.beginPair
+	case c.Attach == AttachRep:
+		begin = p.beginRep
 	}
 	j, err := begin(ctx, store, c, args)
 	if err != nil {
@@ -126,7 +136,7 @@ func (j *job) detach(ctx context.Context) error {
 		return err
 	}
 	defer j.p.span("record", "remove")()
-	return j.store.Remove(j.rec.VF)
+	return j.store.Remove(j.rec.Key())
 }
 
 // settle deals with a record that is there already: the VF of a live owner is
@@ -238,7 +248,7 @@ func (p *Plugin) del(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	var errs []error
 	for _, r := range mine {
-		errs = append(errs, p.delOne(ctx, store, r.VF, c, args))
+		errs = append(errs, p.delOne(ctx, store, r.Key(), c, args))
 	}
 	if len(mine) > 0 {
 		return errors.Join(errs...)
@@ -246,7 +256,7 @@ func (p *Plugin) del(ctx context.Context, args *skel.CmdArgs) error {
 	// Of a record that cannot be read nobody can say that it is not the container's.
 	all, err := store.All()
 	for _, f := range all {
-		if f.Err != nil && (c.VF == "" || c.VF == f.VF) {
+		if f.Err != nil && (c.VF == "" || c.VF == f.VF || record.RepKey(c.VF) == f.VF) {
 			errs = append(errs, p.delOne(ctx, store, f.VF, c, args))
 		}
 	}

@@ -37,7 +37,7 @@ func TestRandomSequences(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for i := range sequences {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		w := newWorldOf(t, "mlx5:cards=1,ports=2,vfs=4,numvfs=2,mode=switchdev")
+		w := newWorldOf(t, "mlx5:cards=1,ports=2,vfs=4,numvfs=2,mode=switchdev+machine:reps=free")
 		w.bind(w.vf(1, 1), "vfio-pci")
 		before, settings := w.snap(), w.settings()
 		pods := map[string]pod{}
@@ -88,13 +88,17 @@ func (w *world) random(rng *rand.Rand, pods map[string]pod) string {
 	if !ok {
 		vf := [2]int{rng.IntN(2), rng.IntN(2)}
 		p = w.pod(name, w.vf(vf[0], vf[1]))
-		switch rng.IntN(4) {
+		switch rng.IntN(6) {
 		case 0:
 			p = full(p)
 		case 1:
 			p = full(p).with("max_tx_rate", 1000).with("min_tx_rate", 10)
 		case 2:
 			p = full(p).with("deviceID", nil).with("attach", "veth")
+		case 3:
+			p = asRep(p)
+		case 4:
+			p = p.with("bridge", nil) // for a VF whose representor is in a pod
 		}
 		pods[name] = p
 	}
@@ -202,6 +206,7 @@ func FuzzPlugin(f *testing.F) {
 	f.Add(conf(`,"attach":"veth","mtu":1400,"vlan":9`+bridge), "", "c1", "net1", "/run/netns/pod")
 	f.Add(conf(`,"attach":"any","resourceName":"a/b"`+bridge), "K8S_POD_UID=u", "c1", "net1", "/run/netns/pod")
 	f.Add(conf(device+`,"trust":"on","vlanQoS":3,"vlan":7`), "", "c1", "net1", "")
+	f.Add(conf(device+`,"attach":"representor"`), "", "c1", "net1", "/run/netns/pod")
 	f.Add([]byte(`{"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"net1"}]}`), "=;", "", "..", "/etc/passwd")
 	f.Add(conf(`,"attach":"veth"`+bridge), "", "c1", "ne\x00\xceXt1", "/run/netns/pod")
 	f.Add(conf(device+bridge), "", "c\xce1", "net1", "/run/netns/pod")

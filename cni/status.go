@@ -75,12 +75,13 @@ func (p *Plugin) status(ctx context.Context, args *skel.CmdArgs) error {
 // noDevices says why no VF of the node could be attached as the network wants it.
 func noDevices(st nic.State, c Config) string {
 	mode := "legacy"
-	if c.Bridge != "" {
+	switchdev := c.Bridge != "" || c.Attach == AttachRep
+	if switchdev {
 		mode = "switchdev"
 	}
 	ports, vfs := 0, 0
 	for _, pf := range st.PFs {
-		if (pf.Eswitch == nic.Switchdev) == (c.Bridge != "") {
+		if (pf.Eswitch == nic.Switchdev) == switchdev {
 			ports++
 			vfs += len(pf.VFs)
 		}

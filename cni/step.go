@@ -29,17 +29,21 @@ type Side int
 
 // The netdevs of an attachment.
 const (
-	Rep     Side = iota // representor, always in the host's namespace
+	Rep     Side = iota // representor on the host of a VF that a pod is given
 	HostVF              // VF's netdev in the host's namespace
 	PodVF               // VF's netdev in the pod's namespace
 	HostEnd             // of a pair, in the host's namespace
 	PodEnd              // of a pair, in the pod's namespace
+	HomeRep             // representor that a pod is given, in the host's namespace
+	PodRep              // representor in the pod's namespace
 )
 
 func (d Dev) String() string {
 	switch d.Side {
-	case Rep:
+	case Rep, HomeRep:
 		return "representor " + d.Name
+	case PodRep:
+		return "representor " + d.Name + " in the pod"
 	case HostVF:
 		return "VF netdev " + d.Name
 	case HostEnd:

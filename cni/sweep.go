@@ -316,6 +316,9 @@ func (p *Plugin) salvage(ctx context.Context, store record.Store, address, endpo
 	if record.IsPairName(address) {
 		return p.salvagePair(ctx, store, address, endpoint, args)
 	}
+	if vf, ok := strings.CutSuffix(address, record.RepKey("")); ok {
+		return p.salvageRep(ctx, store, vf, args)
+	}
 	st, err := p.observe(ctx)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+
+	"sluice.dev/sluice/pkg/nic"
 )
 
 // PairName is what the host's end of a pod's pair is called, and where its record is
@@ -19,4 +21,16 @@ const pairPrefix = "slv"
 func IsPairName(name string) bool {
 	sum, ok := strings.CutPrefix(name, pairPrefix)
 	return ok && len(sum) == 12 && strings.Trim(sum, "0123456789abcdef") == ""
+}
+
+// RepKey is where the record of an attachment is that has the representor of a VF in a
+// pod. The VF itself may be another pod's meanwhile, with a record of its own.
+func RepKey(vf string) string { return vf + repSuffix }
+
+const repSuffix = "-rep"
+
+// isKey says whether a record may be called so.
+func isKey(s string) bool {
+	vf, _ := strings.CutSuffix(s, repSuffix)
+	return nic.IsPCIAddress(vf) || IsPairName(s)
 }

@@ -30,6 +30,8 @@ type Record struct {
 	PF          nic.Handle `json:"pf"`
 	Index       int        `json:"index"`               // of the VF among the PF's
 	Pair        bool       `json:"pair,omitempty"`      // of software interfaces: VF is the host's end
+	OfRep       bool       `json:"ofRep,omitempty"`     // the pod's interface is the representor, and Before is of it
+	RepPort     string     `json:"repPort,omitempty"`   // with OfRep: its phys_port_name, by which it is found
 	Userspace   bool       `json:"userspace,omitempty"` // a program drives it: it has no netdev
 	Representor string     `json:"representor"`         // "" of a PF in legacy mode
 	Bridge      string     `json:"bridge"`              // "" in none
@@ -94,6 +96,14 @@ const (
 	Attached Goal = "attached"
 	Detached Goal = "detached"
 )
+
+// Key is what the record is called: the VF's address but for RepKey.
+func (r *Record) Key() string {
+	if r.OfRep {
+		return RepKey(r.VF)
+	}
+	return r.VF
+}
 
 // Attached says that the attachment was completed and not taken down since.
 func (r *Record) Attached() bool { return r.Last.Goal == Attached && r.Last.Done }

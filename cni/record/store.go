@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"sluice.dev/sluice/pkg/disk"
-	"sluice.dev/sluice/pkg/nic"
 )
 
 // Store is the records of one state directory.
@@ -27,19 +26,19 @@ func In(stateDir string) Store { return Store{filepath.Join(stateDir, "attachmen
 // has grown to this many bytes.
 const maxFile = 64 << 10
 
-// Load reads the record of the VF at a PCI address; fs.ErrNotExist when nobody
-// holds it. A file that cannot be understood is an error that names it.
-func (s Store) Load(vf string) (*Record, error) {
-	data, err := os.ReadFile(s.file(vf))
+// Load reads the record of the VF at a PCI address, or of another key (Record.Key);
+// fs.ErrNotExist when nobody holds it. A file that cannot be understood is an error that names it.
+func (s Store) Load(key string) (*Record, error) {
+	data, err := os.ReadFile(s.file(key))
 	if err != nil {
 		return nil, err
 	}
 	r, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("attachment record %s: %w", s.file(vf), err)
+		return nil, fmt.Errorf("attachment record %s: %w", s.file(key), err)
 	}
-	if r.VF != vf {
-		return nil, fmt.Errorf("attachment record %s: it is of VF %q", s.file(vf), r.VF)
+	if r.Key() != key {
+		return nil, fmt.Errorf("attachment record %s: it is of VF %q", s.file(key), r.Key())
 	}
 	return r, nil
 }
@@ -77,11 +76,11 @@ func (s Store) Save(r *Record) error {
 	}
 	// The lock on the VF is held, so one temporary name for each VF will do, and
 	// what a crash leaves is written over; disk.Replace would leave one each time.
-	tmp := s.file(r.VF) + ".tmp"
+	tmp := s.file(r.Key()) + ".tmp"
 	if err := writeFile(tmp, data); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, s.file(r.VF)); err != nil {
+	if err := os.Rename(tmp, s.file(r.Key())); err != nil {
 		return err
 	}
 	return disk.SyncDir(s.dir)
@@ -102,12 +101,12 @@ func writeFile(name string, data []byte) error {
 // Append writes an entry below r. It survives the process; not a power cut, after
 // which nothing is left of an attachment that an entry could tell about.
 func (s Store) Append(r *Record, e Entry) error {
-	if info, err := os.Stat(s.file(r.VF)); err == nil && info.Size() > maxFile {
+	if info, err := os.Stat(s.file(r.Key())); err == nil && info.Size() > maxFile {
 		if err := s.Save(r); err != nil {
 			return err
 		}
 	}
-	f, err := os.OpenFile(s.file(r.VF), os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(s.file(r.Key()), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
@@ -154,7 +153,7 @@ func (s Store) Find(container, ifname string) ([]*Record, error) {
 
 // Found is a record file: what it holds, or why it cannot be read.
 type Found struct {
-	VF     string
+	VF     string  // Record.Key
 	Record *Record // nil with Err
 	Err    error
 }
@@ -208,7 +207,8 @@ func Owners(stateDir, boot string) (map[string]string, error) {
 		return nil, err
 	}
 	out := make(map[string]string, len(vfs))
-	for _, vf := range vfs {
+	for _, key := range vfs {
+		vf, _ := strings.CutSuffix(key, repSuffix)
 		if owner := s.Owner(vf, boot); owner != "" {
 			out[vf] = owner
 		}
@@ -216,10 +216,18 @@ func Owners(stateDir, boot string) (map[string]string, error) {
 	return out, nil
 }
 
-// Owner says who holds a VF in the present boot, "" for nobody: a record of another one
-// outlived its pod. A record that cannot be read holds it too: nobody knows for whom.
+// Owner says who holds a VF in the present boot, or else its representor, "" for nobody:
+// a record of another one outlived its pod. A record that cannot be read holds it too:
+// nobody knows for whom.
 func (s Store) Owner(vf, boot string) string {
-	switch r, err := s.Load(vf); {
+	if owner := s.owner(vf, boot); owner != "" {
+		return owner
+	}
+	return s.owner(RepKey(vf), boot)
+}
+
+func (s Store) owner(key, boot string) string {
+	switch r, err := s.Load(key); {
 	case err == nil && r.Outlived(boot):
 		return ""
 	case err == nil:
@@ -242,7 +250,7 @@ func (s Store) vfs() ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if vf, ok := strings.CutSuffix(e.Name(), ".json"); ok && (nic.IsPCIAddress(vf) || IsPairName(vf)) {
+		if vf, ok := strings.CutSuffix(e.Name(), ".json"); ok && isKey(vf) {
 			out = append(out, vf)
 		}
 	}

@@ -235,6 +235,11 @@ type Links interface {
 	// may change; find the interface again by name.
 	Move(ctx context.Context, ifindex int, path string) error
 
+	// Pinned says, changing nothing, whether Move would refuse an interface for good:
+	// ErrNotSupported, with the kernel's words if it has any. Linux 6.13 and 6.14 do
+	// not tell before the move; nil there.
+	Pinned(ctx context.Context, ifindex int) error
+
 	// Addresses lists an interface's addresses with their prefix lengths, link
 	// local ones left out.
 	Addresses(ctx context.Context, ifindex int) ([]netip.Prefix, error)

@@ -20,6 +20,7 @@ type Link struct {
 	Up       bool
 	Promisc  bool // IFF_PROMISC or IFF_ALLMULTI, by somebody's wish (dev_get_flags)
 	Carrier  bool
+	Pinned   bool   // the kernel says that it cannot leave its network namespace (from Linux 6.15)
 	Master   int    // ifindex of bridge, bond or OVS; 0 none
 	Lower    int    // ifindex of what it is built on: of a VLAN, say; 0 none
 	Kind     string // "" for a physical one
@@ -36,6 +37,9 @@ type Link struct {
 	Member   *Member // of a member of a bond
 	VFs      []VF    // of a PF, in the driver's order
 }
+
+// iflaNetnsImmutable is IFLA_NETNS_IMMUTABLE of linux/if_link.h.
+const iflaNetnsImmutable = 67
 
 // parseLink reads an RTM_NEWLINK message; ok says that it is about an interface
 // with a name.
@@ -67,6 +71,8 @@ func parseLink(m []byte) (l Link, ok bool) {
 			l.MTU = number(v)
 		case unix.IFLA_CARRIER:
 			l.Carrier = number(v) != 0
+		case iflaNetnsImmutable:
+			l.Pinned = number(v) != 0
 		case unix.IFLA_MASTER:
 			l.Master = number(v)
 		case unix.IFLA_PHYS_PORT_NAME:

@@ -214,6 +214,12 @@ func pinned(t *testing.T, f Fixture) {
 	p := observePF(t, f, h)
 	for _, ifindex := range []int{p.VFs[0].Rep.Netdev.Ifindex, p.Uplink.Ifindex} {
 		refused(t, f, host.ErrNotSupported, "", func() error { return f.Machine.Links.Move(t.Context(), ifindex, path) })
+		if err := f.Machine.Links.Pinned(t.Context(), ifindex); !errors.Is(err, host.ErrNotSupported) {
+			t.Errorf("pinned: %v", err)
+		}
+	}
+	if v := p.VFs[0].Netdev; v.Exists() {
+		must(t, f.Machine.Links.Pinned(t.Context(), v.Ifindex))
 	}
 }
 

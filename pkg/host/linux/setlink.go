@@ -162,6 +162,11 @@ func (l *links) Move(ctx context.Context, ifindex int, path string) error {
 		return nil
 	}
 	err = l.rtnl.Set(ifindex, netlink.Attr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))))
+	return moved(op, object, err)
+}
+
+// moved is what the kernel says to a move.
+func moved(op, object string, err error) error {
 	// The file is a namespace's, so EINVAL says that the device may not leave its
 	// own (__dev_change_net_namespace: netns_immutable).
 	var refused *netlink.Error
@@ -170,6 +175,26 @@ func (l *links) Move(ctx context.Context, ifindex int, path string) error {
 			Err: fmt.Errorf("the interface is bound to its network namespace: %w", host.ErrNotSupported)}
 	}
 	return fail(op, object, err)
+}
+
+// Pinned asks for a move to where the interface is: a pinned one is refused before it is
+// seen that there is nothing to do, until Linux 6.12. Linux 6.15 tells it of the link.
+func (l *links) Pinned(ctx context.Context, ifindex int) error {
+	const op = "move"
+	var told rtnl.Link
+	k, err := l.read(ctx, op, ifindex, func(ifindex int) (_ rtnl.Link, err error) {
+		told, err = l.rtnl.Get(ifindex)
+		return told, err
+	})
+	if err != nil {
+		return err
+	}
+	object := l.name(k.Name, ifindex)
+	if told.Pinned {
+		return &host.Error{Op: op, Object: object,
+			Err: fmt.Errorf("the interface is bound to its network namespace (netns_immutable): %w", host.ErrNotSupported)}
+	}
+	return moved(op, object, l.rtnl.Set(ifindex, netlink.Attr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(l.ns.Fd())))))
 }
 
 // target opens the namespace at path to move object there, "" being home. done

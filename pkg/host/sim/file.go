@@ -343,11 +343,11 @@ func (s *Sim) checkRole(l *link) error {
 	case vfNetdev:
 		ok = l.VF >= 0 && p.VFs[l.VF].Driver == card.vfDriver
 	case representor:
-		ok = l.VF >= 0 && p.Mode == nic.Switchdev && l.Netns == hostNS
+		ok = l.VF >= 0 && p.Mode == nic.Switchdev && (l.Netns == hostNS || s.st.Reps == RepsFree)
 	case sfNetdev:
 		ok = l.SF >= 0 && p.sf(l.SF).Active
 	case sfRep:
-		ok = l.SF >= 0 && l.Netns == hostNS
+		ok = l.SF >= 0 && (l.Netns == hostNS || s.st.Reps == RepsFree)
 	}
 	if !ok {
 		return fmt.Errorf("a netdev %q of pf %d vf %d sf %d cannot be there", l.Role, l.PF, l.VF, l.SF)

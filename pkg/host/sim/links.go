@@ -323,7 +323,7 @@ func (n *links) Move(ctx context.Context, ifindex int, path string) error {
 			return nil, nil
 		}
 		if s.pinned(l) {
-			return nil, &refusal{errno: syscall.EINVAL, ext: "The interface netns is immutable", err: host.ErrNotSupported}
+			return nil, s.immutable()
 		}
 		if s.taken(to.ID, l.Name) {
 			return nil, refuse(syscall.EEXIST, "An interface with the same name exists in the target netns")
@@ -337,9 +337,33 @@ func (n *links) Move(ctx context.Context, ifindex int, path string) error {
 	})
 }
 
+// immutable is how the kernel refuses to move what is pinned: with words from Linux
+// 6.15 on.
+func (s *Sim) immutable() error {
+	r := &refusal{errno: syscall.EINVAL, err: host.ErrNotSupported}
+	if s.st.Reps != RepsUntold {
+		r.ext = "The interface netns is immutable"
+	}
+	return r
+}
+
+func (n *links) Pinned(ctx context.Context, ifindex int) error {
+	var refused error
+	err := n.one(ctx, "look whether it may move", ifindex, func(l *link) {
+		if n.s.pinned(l) && n.s.st.Reps != RepsUntold {
+			object, path := n.object(ifindex)
+			refused = Op{Verb: Move, Object: object, Netns: path}.fail(n.s.immutable())
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return refused
+}
+
 // pinned says whether an interface may not leave its namespace: netns_immutable.
 func (s *Sim) pinned(l *link) bool {
-	return l.Role == loopback || l.Role == bonded || l.isRep() ||
+	return l.Role == loopback || l.Role == bonded || l.isRep() && s.st.Reps != RepsFree ||
 		l.Role == uplink && s.st.PFs[l.PF].Mode == nic.Switchdev
 }
 

@@ -32,7 +32,7 @@ func sfID(f, num int) functionID { return functionID{f, -1, num} }
 func (s *Sim) away() map[functionID]bool {
 	out := map[functionID]bool{}
 	for _, l := range s.st.Links {
-		if l.Netns != hostNS && l.PF >= 0 && s.there(l) {
+		if l.Netns != hostNS && !l.isRep() && l.PF >= 0 && s.there(l) {
 			out[l.id()] = true
 		}
 	}

@@ -66,9 +66,10 @@ func (wallClock) Wait(ctx context.Context, d time.Duration) error {
 // Config says what machine New builds.
 type Config struct {
 	Seed    uint64
-	NoUdev  bool          // netdevs are called ethN instead of by their path
-	NoIOMMU bool          // vfio-pci cannot be bound
-	Plain   bool          // nothing of nic.Setting is offered
+	NoUdev  bool // netdevs are called ethN instead of by their path
+	NoIOMMU bool // vfio-pci cannot be bound
+	Plain   bool // nothing of nic.Setting is offered
+	Reps    Reps
 	Delay   time.Duration // how long after its driver a netdev is there
 	LAGWait time.Duration // how long after its bond LAG is active; below 0 never
 
@@ -118,6 +119,17 @@ type Card struct {
 	Unbound     bool // the PFs have no driver
 }
 
+// Reps says whether representors may leave their network namespace.
+type Reps string
+
+// Of mlx5 they may not, and Linux 6.15 tells so beforehand and with words; 6.13 and
+// 6.14 tell nothing, and refuse the move. Other drivers do not pin theirs (netdevsim).
+const (
+	RepsPinned Reps = ""
+	RepsUntold Reps = "untold"
+	RepsFree   Reps = "free"
+)
+
 // maxCards is what fits on the machine's buses.
 const maxCards = 8
 
@@ -125,7 +137,7 @@ const maxCards = 8
 func New(c Config) (*Sim, error) {
 	s := &Sim{clock: wallClock{}, handles: map[int]int{}}
 	s.st = state{
-		Version: stateVersion, Boot: rand.Text(), Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Plain: c.Plain, Delay: c.Delay,
+		Version: stateVersion, Boot: rand.Text(), Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Plain: c.Plain, Reps: c.Reps, Delay: c.Delay,
 		LAGWait: c.LAGWait, RDMAMode: cmp.Or(c.RDMAMode, nic.RDMAShared), RDMAAtBoot: c.RDMAAtBoot,
 		Netns: []*netns{{ID: hostNS}},
 	}
@@ -134,6 +146,8 @@ func New(c Config) (*Sim, error) {
 		return nil, fmt.Errorf("%d cards: a machine holds %d at most", len(c.Cards), maxCards)
 	}
 	switch {
+	case !slices.Contains([]Reps{RepsPinned, RepsUntold, RepsFree}, c.Reps):
+		return nil, fmt.Errorf("representors %q: want %q, %q or none", c.Reps, RepsUntold, RepsFree)
 	case c.Delay < 0:
 		return nil, fmt.Errorf("delay %v: want 0 or more", c.Delay)
 	case !rdmaMode(s.st.RDMAMode), c.RDMAAtBoot != "" && !rdmaMode(c.RDMAAtBoot):

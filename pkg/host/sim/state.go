@@ -18,7 +18,8 @@ type state struct {
 	Draws   uint64        `json:"draws"` // addresses drawn so far
 	Udev    bool          `json:"udev"`  // names by path instead of ethN
 	IOMMU   bool          `json:"iommu"`
-	Plain   bool          `json:"plain,omitempty"`   // no settings are offered
+	Plain   bool          `json:"plain,omitempty"` // no settings are offered
+	Reps    Reps          `json:"reps,omitempty"`
 	Delay   time.Duration `json:"delay,omitempty"`   // from driver bound to netdev there
 	LAGWait time.Duration `json:"lagWait,omitempty"` // from bond there to LAG active
 	Writes  int           `json:"writes"`

@@ -95,6 +95,7 @@ func newRoot(o *options) *cobra.Command {
 		flowsCommand(o),
 		whyCommand(o),
 		networkCommand(o),
+		benchCommand(o),
 		convertCommand(o),
 		installCNICommand(o),
 		uninstallCNICommand(o),

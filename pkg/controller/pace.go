@@ -78,7 +78,9 @@ func (f *theFleet) tell(was, is *v1alpha1.NodeNIC) {
 			continue
 		}
 		kind := corev1.EventTypeNormal
-		if (c.Type == v1alpha1.Degraded) == (c.Status == metav1.ConditionTrue) && (c.Type == v1alpha1.Degraded || c.Type == v1alpha1.Resolved) {
+		switch {
+		case c.Type == v1alpha1.Degraded && c.Status == metav1.ConditionTrue,
+			c.Type == v1alpha1.Resolved && c.Status != metav1.ConditionTrue, c.Reason == v1alpha1.ReasonNodeAway:
 			kind = corev1.EventTypeWarning
 		}
 		f.events.Eventf(is, nil, kind, c.Reason, c.Type, "%s is %s: %s", c.Type, c.Status, clip(c.Message))

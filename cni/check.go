@@ -57,7 +57,13 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	} else {
 		j.seek(c, j.pf.Eswitch, made.mac)
 	}
-	if bad := damage(made, j.want, state); len(bad) > 0 {
+	bad := damage(made, j.want, state)
+	if !r.Pair {
+		if why := j.fileDamage(made); why != "" {
+			bad = append(bad, why)
+		}
+	}
+	if len(bad) > 0 {
 		return coded(ErrDamage, "VF %s of %s: %s", r.VF, r.Holder(), strings.Join(bad, "; "))
 	}
 	if c.IPAM == "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"sluice.dev/sluice/cni/devfile"
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/host/sim"
 	"sluice.dev/sluice/pkg/nic"
@@ -532,6 +533,15 @@ func (w *world) invariants(when string) {
 			w.t.Fatal(f.Err)
 		}
 		owned[f.Record.Token()] = f.Record
+	}
+	files, err := devfile.In(w.dir).Keys()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, key := range files {
+		if _, err := record.In(w.dir).Load(key); err != nil {
+			w.t.Fatalf("%s: device file of %s, and no record of it", when, key)
+		}
 	}
 	for rep, p := range w.sw.ports {
 		if owned[p.Owner] == nil {

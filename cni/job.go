@@ -66,6 +66,7 @@ const (
 	aspectAddresses
 	aspectRoutes
 	aspectRDMA
+	aspectFile
 
 	everything aspect = 1<<iota - 1
 )
@@ -103,6 +104,8 @@ func touches(s Step) aspect {
 		return aspectRDMA
 	case Plug, Unplug:
 		return aspectPort
+	case Tell, Untell:
+		return aspectFile
 	case AddAddress:
 		return aspectAddresses
 	case AddRoute:
@@ -207,6 +210,14 @@ func (j *job) do(ctx context.Context, step Step) error {
 		return j.pod.AddAddress(ctx, s.Dev.Ifindex, s.Address)
 	case AddRoute:
 		return j.pod.AddRoute(ctx, s.Dev.Ifindex, s.Route)
+	case Tell:
+		if err := j.files().Write(j.rec.Key(), j.file()); err != nil {
+			return coded(types.ErrIOFailure, "%w", err)
+		}
+		j.state.Told = true
+		return nil
+	case Untell:
+		return j.files().Remove(j.rec.Key())
 	case Announce:
 		j.announce(ctx, s)
 		return nil
@@ -331,6 +342,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		{aspectAddresses, j.readAddresses},
 		{aspectRoutes, j.readRoutes},
 		{aspectPort, j.readPort},
+		{aspectFile, j.readFile},
 	} {
 		if j.stale&r.aspect == 0 {
 			continue
@@ -354,7 +366,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 // look takes from an observation of the whole node what it says about the VF.
 func (j *job) look(st nic.State) {
 	id, vf := st.VFAt(j.rec.VF)
-	j.stale = aspectPlace | aspectPort | aspectRDMA
+	j.stale = aspectPlace | aspectPort | aspectRDMA | aspectFile
 	j.vf, j.port, j.uplink = id, 0, 0
 	j.state.HasAdminMAC, j.state.AdminMAC, j.state.Rep = false, nic.MAC{}, nic.Netdev{}
 	j.pf, j.state.Settings = nic.PF{}, nil

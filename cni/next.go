@@ -86,6 +86,8 @@ type State struct {
 	Addresses []netip.Prefix // of the VF's netdev in the pod
 	Routes    []host.Route   // through it
 	Announced bool
+	Told      bool // the device file was written in this run
+	Filed     bool // there is one, or something of it
 	Flows     bool // OVN has said in this run that they are there
 }
 
@@ -177,7 +179,18 @@ func attach(w Want, s State) Step {
 	if w.Flows && !s.Flows {
 		return AwaitFlows{s.Rep.Name}
 	}
+	if !s.Told {
+		return Tell{w.what()}
+	}
 	return nil
+}
+
+// what the attachment is of, in words.
+func (w Want) what() string {
+	if w.OfRep {
+		return "the representor of VF " + w.VF
+	}
+	return "VF " + w.VF
 }
 
 // plugged says that the attachment has a port in a bridge.
@@ -280,6 +293,8 @@ func detach(w Want, s State) Step {
 		return SetAltName{vf, firstLacking(was.AltNames, slices.Concat(s.AltNames, s.AltTaken)), true}
 	case home && s.VF.Up != was.Up:
 		return SetUp{vf, was.Up}
+	case s.Filed:
+		return Untell{w.what()}
 	case s.Port != nil:
 		return Unplug{s.Port.Representor, s.Port.Owner}
 	case w.IPAM != "" && !s.Released:

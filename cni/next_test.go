@@ -15,7 +15,7 @@ func TestNextIsQuiet(t *testing.T) {
 	port := offload.Port{Bridge: "br0", Representor: "rep", Owner: "c/net1", ExternalIDs: map[string]string{"sandbox": "c"}}
 	others := port
 	others.ExternalIDs = map[string]string{"sandbox": "c", "ovn-installed": "true"}
-	attached := State{Place: InPod, VF: nic.Netdev{Name: "net1", Ifindex: 3, MTU: 1500, Up: true}, Rep: nic.Netdev{Name: "rep", Ifindex: 4, Up: true}, Port: &others}
+	attached := State{Place: InPod, VF: nic.Netdev{Name: "net1", Ifindex: 3, MTU: 1500, Up: true}, Rep: nic.Netdev{Name: "rep", Ifindex: 4, Up: true}, Port: &others, Told: true}
 	if step, more := Next(Want{Goal: record.Attached, VF: "0000:03:00.2", IfName: "net1", Port: port}, attached); more {
 		t.Errorf("attached: %s", step)
 	}

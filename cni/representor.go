@@ -118,10 +118,16 @@ func (p *Plugin) beginRep(ctx context.Context, store record.Store, c Config, arg
 		return nil, err
 	}
 	j := &job{p: p, store: store, pod: pod}
+	begun := false
+	defer func() {
+		if !begun {
+			j.close()
+		}
+	}()
 	if err := j.beginRep(ctx, c, args); err != nil {
-		j.close()
 		return nil, err
 	}
+	begun = true
 	return j, nil
 }
 

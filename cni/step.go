@@ -131,6 +131,11 @@ type (
 		Dev   Dev
 		Route host.Route
 	}
+	// Tell writes the file that programs in the pod read of their device, Untell
+	// removes it.
+	Tell   struct{ Of string }
+	Untell struct{ Of string }
+
 	// Announce tells the neighbours where the addresses are now.
 	Announce struct {
 		Dev       Dev
@@ -159,6 +164,8 @@ func (Release) step()     {}
 func (AddAddress) step()  {}
 func (AddRoute) step()    {}
 func (Announce) step()    {}
+func (Tell) step()        {}
+func (Untell) step()      {}
 
 func (s SetMTU) String() string { return fmt.Sprintf("set MTU %d of %s", s.MTU, s.Dev) }
 func (s SetMAC) String() string { return fmt.Sprintf("set MAC %s of %s", s.MAC, s.Dev) }
@@ -233,6 +240,9 @@ func (s Plug) String() string {
 func (s Unplug) String() string {
 	return fmt.Sprintf("unplug representor %s of %s", s.Representor, s.Owner)
 }
+
+func (s Tell) String() string   { return "write the device file of " + s.Of }
+func (s Untell) String() string { return "remove the device file of " + s.Of }
 
 func (s Lease) String() string   { return "get addresses from IPAM plugin " + s.Plugin }
 func (s Release) String() string { return "give addresses back to IPAM plugin " + s.Plugin }

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"sluice.dev/sluice/cni/devfile"
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/offload"
 	"sluice.dev/sluice/pkg/nic"
@@ -171,7 +172,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			errs = append(errs, s.unplug(ctx, port))
 		}
 	}
-	return errors.Join(append(errs, s.pairs(ctx))...)
+	return errors.Join(append(errs, s.pairs(ctx), s.files(ctx))...)
 }
 
 // pairs removes pairs of ours of which there is no record.
@@ -193,6 +194,26 @@ func (s *sweeper) pairs(ctx context.Context) error {
 				return err
 			}
 			s.swept.say("pair %s, of which there is no record, is removed", l.Name)
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// files removes device files of attachments of which there is no record.
+func (s *sweeper) files(ctx context.Context) error {
+	files := devfile.In(s.store.StateDir())
+	keys, err := files.Keys()
+	errs := []error{err}
+	for _, key := range keys {
+		errs = append(errs, s.locked(ctx, key, func(context.Context) error {
+			if _, err := s.store.Load(key); !errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err := files.Remove(key); err != nil {
+				return err
+			}
+			s.swept.say("the device file of %s, of which there is no record, is removed", key)
 			return nil
 		}))
 	}

@@ -23,6 +23,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
+	"sluice.dev/sluice/cni/devfile"
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/offload"
 	"sluice.dev/sluice/pkg/host"
@@ -233,6 +234,7 @@ type snapshot struct {
 	Switch    map[string]offload.Port
 	Leases    map[string]string
 	Owners    map[string]string
+	Files     []string // device files
 }
 
 func (w *world) snap() snapshot {
@@ -252,7 +254,8 @@ func snapOf(t testing.TB, m host.Machine, dir string) snapshot {
 	ports, err2 := m.Devlink.Ports(ctx)
 	links, err3 := m.Links.Links(ctx)
 	owners, err4 := record.Owners(dir, "")
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	files, err5 := devfile.In(dir).Keys()
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatal(err)
 	}
 	for i := range ports {
@@ -264,7 +267,7 @@ func snapOf(t testing.TB, m host.Machine, dir string) snapshot {
 		links[i].AltNames = append([]string(nil), slices.Sorted(slices.Values(links[i].AltNames))...)
 	}
 	slices.SortFunc(links, func(a, b host.Link) int { return strings.Compare(a.Name, b.Name) })
-	return snapshot{Functions: functions, Ports: ports, Links: links, Owners: owners}
+	return snapshot{Functions: functions, Ports: ports, Links: links, Owners: owners, Files: files}
 }
 
 func (w *world) mustBe(want snapshot, when string) {

@@ -16,6 +16,9 @@ type Grant struct {
 	Files []File   // none with CDI
 	CDI   []string // names of devices, of a pool that gives files by them
 
+	// Mounts are folders to be read only, one for each device that has Infos.
+	Mounts []File
+
 	// Infos is what is told of each device to CNI plugins, by its ID. An HCA has
 	// none: nothing of it is moved.
 	Infos map[string][]byte

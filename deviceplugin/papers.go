@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +29,7 @@ const (
 // replaced whole, so that nobody reads half of one.
 type papers struct {
 	infos, specs string // folders; "" none are written
+	files        string // folder of the devices' folders; "" none are mounted
 	log          *slog.Logger
 
 	mu sync.Mutex // of the folders
@@ -35,6 +38,33 @@ type papers struct {
 // fresh is how long a device that was given may be missing in the kubelet's list
 // of pods: a pod is listed some time after its devices were allocated.
 const fresh = time.Minute
+
+// Where containers find what their devices are, and the variable that says so.
+const (
+	DeviceFilesInPod    = "/run/sluice/devices"
+	DeviceFilesVariable = "SLUICE_DEVICES"
+)
+
+// folders makes the devices' folders and has them mounted: container runtimes do not all
+// make what is to be mounted, and the CNI plugin may come later. The files are its.
+func (p *papers) folders(g *Grant) error {
+	if p.files == "" || len(g.Infos) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(p.files, 0o700); err != nil {
+		return fmt.Errorf("device files: %w", err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(g.Infos)) {
+		folder := filepath.Join(p.files, id)
+		// The container's user may be anyone; on the machine the folder above is shut.
+		if err := errors.Join(os.MkdirAll(folder, 0o755), os.Chmod(folder, 0o755)); err != nil {
+			return fmt.Errorf("device files: %w", err)
+		}
+		g.Mounts = append(g.Mounts, File{Host: folder, Container: DeviceFilesInPod + "/" + id})
+	}
+	g.Env[DeviceFilesVariable] = DeviceFilesInPod
+	return nil
+}
 
 // hand writes what belongs to an allocation.
 func (p *papers) hand(pool nic.Pool, n Node, g Grant) error {

@@ -46,6 +46,10 @@ type Config struct {
 	DeviceInfo string
 	CDI        string
 
+	// DeviceFiles is a folder of the machine that has one for each device, in which a CNI
+	// plugin writes what programs are to know of it; "": none is mounted into containers.
+	DeviceFiles string
+
 	// Look reads the machine, with VF.Owner filled in where the caller keeps a record.
 	// It is called at the start, some time after each change, and once for every
 	// allocation, from several goroutines at a time.
@@ -132,6 +136,13 @@ func New(c Config) (*Plugin, error) {
 	default:
 		return nil, fmt.Errorf("device plugin: way %q: want %s, %s or none", c.Way, ByRegister, ByWatcher)
 	}
+	if c.DeviceFiles != "" { // the kubelet wants absolute paths
+		abs, err := filepath.Abs(c.DeviceFiles)
+		if err != nil {
+			return nil, fmt.Errorf("device plugin: folder of device files %q: %w", c.DeviceFiles, err)
+		}
+		c.DeviceFiles = abs
+	}
 	if c.Look == nil {
 		return nil, errors.New("device plugin: Look is nil: want a function that reads the machine")
 	}
@@ -149,7 +160,7 @@ func New(c Config) (*Plugin, error) {
 	}
 	p := &Plugin{
 		config: c, noted: map[string]bool{}, timing: defaultTiming(), ending: map[string]<-chan struct{}{},
-		papers: &papers{infos: c.DeviceInfo, specs: c.CDI, log: c.Log},
+		papers: &papers{infos: c.DeviceInfo, specs: c.CDI, files: c.DeviceFiles, log: c.Log},
 		poked:  make(chan struct{}, 1), asked: make(chan struct{}, 1),
 	}
 	if err := p.SetPools(c.Pools); err != nil {
@@ -313,7 +324,10 @@ func (p *Plugin) allocated(resource string, took time.Duration, err error) {
 }
 
 // hand writes what belongs to an allocation before it is answered.
-func (p *Plugin) hand(pool nic.Pool, n Node, g Grant) error {
+func (p *Plugin) hand(pool nic.Pool, n Node, g *Grant) error {
 	poke(p.asked)
-	return p.papers.hand(pool, n, g)
+	if err := p.papers.folders(g); err != nil {
+		return err
+	}
+	return p.papers.hand(pool, n, *g)
 }

@@ -39,7 +39,7 @@ type desk interface {
 	observe(context.Context) (Node, error)
 
 	// hand writes what belongs to an allocation before it is answered.
-	hand(nic.Pool, Node, Grant) error
+	hand(nic.Pool, Node, *Grant) error
 
 	// allocated is told how an allocation went.
 	allocated(resource string, took time.Duration, err error)
@@ -145,7 +145,7 @@ func (s *service) allocate(ctx context.Context, pool nic.Pool, r *api.AllocateRe
 	}
 	out := &api.AllocateResponse{}
 	for i, grant := range grants {
-		if err := s.desk.hand(pool, node, grant); err != nil {
+		if err := s.desk.hand(pool, node, &grant); err != nil {
 			return nil, refuse(codes.Internal, fmt.Errorf("allocate of %s: %w", pool, err))
 		}
 		out.ContainerResponses = append(out.ContainerResponses, grant.response())
@@ -158,6 +158,9 @@ func (g Grant) response() *api.ContainerAllocateResponse {
 	out := &api.ContainerAllocateResponse{Envs: g.Env}
 	for _, f := range g.Files {
 		out.Devices = append(out.Devices, &api.DeviceSpec{HostPath: f.Host, ContainerPath: f.Container, Permissions: "rw"})
+	}
+	for _, m := range g.Mounts {
+		out.Mounts = append(out.Mounts, &api.Mount{HostPath: m.Host, ContainerPath: m.Container, ReadOnly: true})
 	}
 	for _, name := range g.CDI {
 		out.CdiDevices = append(out.CdiDevices, &api.CDIDevice{Name: name})

@@ -64,6 +64,7 @@ func (a *agentRun) pluginConfig(pools []nic.Pool) deviceplugin.Config {
 		Heard:        a.node.hear,
 		DeviceInfo:   a.infos,
 		CDI:          a.specs,
+		DeviceFiles:  filepath.Join(a.node.dir, "devices"),
 		Pools:        pools,
 		Look:         a.node.see,
 		GPUs:         a.gpus,

@@ -22,6 +22,9 @@ type Store struct {
 // In returns the records below stateDir. Nothing is read or made.
 func In(stateDir string) Store { return Store{filepath.Join(stateDir, "attachments")} }
 
+// StateDir is the directory that the records are below.
+func (s Store) StateDir() string { return filepath.Dir(s.dir) }
+
 // Entries that a failing release, tried for ever, adds are dropped when the file
 // has grown to this many bytes.
 const maxFile = 64 << 10

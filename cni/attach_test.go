@@ -62,10 +62,11 @@ func (w *world) steps(vf string) string {
 	return out.String()
 }
 
-// full asks for everything that a configuration can ask for.
+// full asks for everything that a configuration can ask for; the logical port is the
+// container's own, as OVN has one of each.
 func full(p pod) pod {
 	p.args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=uid-1;K8S_POD_INFRA_CONTAINER_ID=x"
-	return p.with("vlan", 100).with("mtu", 9000).with("mac", "02:00:00:00:00:01").with("ifaceID", "shop_web-0")
+	return p.with("vlan", 100).with("mtu", 9000).with("mac", "02:00:00:00:00:01").with("ifaceID", "shop_"+p.container)
 }
 
 func TestAdd(t *testing.T) {
@@ -82,7 +83,7 @@ func TestAdd(t *testing.T) {
 	}
 	port := w.sw.ports[rep.Name]
 	want := map[string]string{
-		"attached_mac": "02:00:00:00:00:01", "iface-id": "shop_web-0", "iface-id-ver": "uid-1", "sandbox": "c1",
+		"attached_mac": "02:00:00:00:00:01", "iface-id": "shop_c1", "iface-id-ver": "uid-1", "sandbox": "c1",
 		"pod-if-name": "net1", "vf-netdev-name": before.Links[linkOf(before, p.vf)].Name,
 		"ip_addresses": "10.56.0.1/16,fd56::1/64",
 	}

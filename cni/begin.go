@@ -70,7 +70,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 		}
 	}
 	if c.Bridge != "" {
-		if err := j.bridgeReady(ctx); err != nil {
+		if err := j.bridgeReady(ctx, c); err != nil {
 			return nil, err
 		}
 	}
@@ -286,8 +286,8 @@ func podReady(ctx context.Context, pod host.Links, own []string, args *skel.CmdA
 }
 
 // bridgeReady refuses an Open vSwitch that is not there, a bridge that is not,
-// and a representor that somebody else has plugged in.
-func (j *job) bridgeReady(ctx context.Context) error {
+// and a representor or logical port that somebody else has.
+func (j *job) bridgeReady(ctx context.Context, c Config) error {
 	defer j.p.span("ovsdb", "check bridge")()
 	return j.onSwitch(ctx, func(sw Switch) error {
 		err := sw.CheckBridge(ctx, j.rec.Bridge)
@@ -297,6 +297,9 @@ func (j *job) bridgeReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return vacate(ctx, sw, j.rec.Representor)
+		if err := j.vacate(ctx, sw); err != nil {
+			return err
+		}
+		return j.succeed(ctx, sw, c)
 	})
 }

@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 				delete(w.sw.ports[rep].ExternalIDs, "iface-id")
 			}
 			return nil
-		}, `representor enp3s0f0npf0vf1: its external id iface-id is "", want "shop_web-0"`},
+		}, `representor enp3s0f0npf0vf1: its external id iface-id is "", want "shop_c1"`},
 		{"netns gone", func(w *world, p pod, l host.Link, ns host.NetnsLinks) error {
 			return errors.Join(ns.Close(), w.sim.DeleteNetns(p.netns))
 		}, "network namespace /run/netns/c1 is not there any more"},

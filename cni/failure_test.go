@@ -543,9 +543,16 @@ func (w *world) invariants(when string) {
 			w.t.Fatalf("%s: device file of %s, and no record of it", when, key)
 		}
 	}
+	logical := map[string]string{}
 	for rep, p := range w.sw.ports {
 		if owned[p.Owner] == nil {
 			w.t.Fatalf("%s: port %s of %s, and no record of it", when, rep, p.Owner)
+		}
+		if id := p.ExternalIDs[idIface]; id != "" {
+			if logical[id] != "" {
+				w.t.Fatalf("%s: both %s and %s have iface-id %s", when, rep, logical[id], id)
+			}
+			logical[id] = rep
 		}
 	}
 	for token := range w.ipam.leases {

@@ -257,7 +257,14 @@ func firstLacking(want, have []string) string {
 func detach(w Want, s State) Step {
 	rep, vf, was := s.rep(), s.vf(), w.Before
 	home, pod := s.Place == AtHome && !w.Userspace, s.Place == InPod
-	misnamed := was.Name != "" && s.VF.Name != was.Name && !s.NameTaken
+	// The kernel gives a VF back under the name that it had in its pod. Where another has
+	// the one from before by now, it must not stay so, as eth0 on the host: the temporary
+	// name is nobody else's.
+	name := was.Name
+	if s.NameTaken {
+		name = TempName(w.VF)
+	}
+	misnamed := was.Name != "" && s.VF.Name != name
 	mac := !was.MAC.IsZero() && s.VF.MAC != was.MAC
 	mtu := was.MTU != 0 && s.VF.MTU != was.MTU
 	remade := mac || mtu
@@ -288,7 +295,7 @@ func detach(w Want, s State) Step {
 	case home && firstLacking(s.AltNames, was.AltNames) != "":
 		return SetAltName{vf, firstLacking(s.AltNames, was.AltNames), false}
 	case home && misnamed:
-		return Rename{vf, was.Name}
+		return Rename{vf, name}
 	case home && firstLacking(was.AltNames, slices.Concat(s.AltNames, s.AltTaken)) != "":
 		return SetAltName{vf, firstLacking(was.AltNames, slices.Concat(s.AltNames, s.AltTaken)), true}
 	case home && s.VF.Up != was.Up:

@@ -98,7 +98,7 @@ func (j *job) beginPair(ctx context.Context, c Config, args *skel.CmdArgs) error
 			return err
 		}
 	}
-	if err := j.bridgeReady(ctx); err != nil {
+	if err := j.bridgeReady(ctx, c); err != nil {
 		return err
 	}
 	j.want.MAC, j.want.MTU, j.want.Port = c.MAC, c.MTU, port(c, r, c.MAC)

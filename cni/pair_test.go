@@ -46,7 +46,7 @@ func TestVeth(t *testing.T) {
 	}
 	port := w.sw.ports[name]
 	if port.Bridge != "br-int" || port.VLAN != 100 || port.Owner != "c1/net1" ||
-		port.ExternalIDs["attached_mac"] != "02:00:00:00:00:01" || port.ExternalIDs["iface-id"] != "shop_web-0" {
+		port.ExternalIDs["attached_mac"] != "02:00:00:00:00:01" || port.ExternalIDs["iface-id"] != "shop_c1" {
 		t.Errorf("port: %+v", port)
 	}
 	if err := w.check(p, result); err != nil {

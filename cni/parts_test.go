@@ -153,7 +153,7 @@ func TestOpenVSwitchAndHostLocal(t *testing.T) {
 		rep := w.state().PFs[0].VFs[1].Rep.Netdev.Name
 		want := []offload.Port{{
 			Bridge: "br-int", Representor: rep, VLAN: 100, Owner: "c1/net1", ExternalIDs: map[string]string{
-				"attached_mac": "02:00:00:00:00:01", "iface-id": "shop_web-0", "iface-id-ver": "uid-1", "sandbox": "c1",
+				"attached_mac": "02:00:00:00:00:01", "iface-id": "shop_c1", "iface-id-ver": "uid-1", "sandbox": "c1",
 				"pod-if-name": "net1", "vf-netdev-name": before.Links[linkOf(before, p.vf)].Name,
 				"ip_addresses": "10.56.0.2/30,fd56::2/64",
 			},

@@ -100,6 +100,10 @@ func (w *world) random(rng *rand.Rand, pods map[string]pod) string {
 		case 4:
 			p = p.with("bridge", nil) // for a VF whose representor is in a pod
 		}
+		// Some want a logical port that another has.
+		if rng.IntN(4) == 0 && p.conf["ifaceID"] != nil {
+			p = p.with("ifaceID", "shop_shared")
+		}
 		pods[name] = p
 	}
 	said := func(what string, err error) string {

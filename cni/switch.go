@@ -2,10 +2,7 @@ package cni
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/offload"
@@ -25,6 +22,9 @@ type Switch interface {
 	Plug(ctx context.Context, p offload.Port) error
 	// Unplug takes a port of this owner away; none is success.
 	Unplug(ctx context.Context, representor, owner string) error
+
+	// Holders lists the ports with this iface-id, whosever they are.
+	Holders(ctx context.Context, ifaceID string) ([]offload.Port, error)
 
 	// Owned lists the ports with our mark.
 	Owned(ctx context.Context) ([]offload.Port, error)
@@ -59,6 +59,10 @@ func (v vswitch) Plug(ctx context.Context, p offload.Port) error { return offloa
 
 func (v vswitch) Unplug(ctx context.Context, representor, owner string) error {
 	return offload.Unplug(ctx, v.c, representor, owner)
+}
+
+func (v vswitch) Holders(ctx context.Context, ifaceID string) ([]offload.Port, error) {
+	return offload.Holders(ctx, v.c, ifaceID)
 }
 
 func (v vswitch) Owned(ctx context.Context) ([]offload.Port, error) { return offload.Owned(ctx, v.c) }
@@ -106,24 +110,4 @@ func port(c Config, r *record.Record, have nic.MAC) offload.Port {
 	return offload.Port{
 		Bridge: c.Bridge, Representor: r.Representor, VLAN: c.VLAN, Owner: r.Token(), ExternalIDs: ids,
 	}
-}
-
-// vacate makes sure that a representor whose VF nobody holds is in no bridge. A
-// port with our mark is left from an attachment whose record was lost, and goes;
-// any other is somebody's, and stays.
-func vacate(ctx context.Context, s Switch, representor string) error {
-	p, err := s.Lookup(ctx, representor)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ovsdb.ErrUnavailable):
-		return nil
-	case err != nil:
-		return err
-	case p.Owner == "":
-		return coded(ErrNode, "representor %s is a port of bridge %s already, and not sluice's: want it free (ovs-vsctl del-port %s %s)",
-			representor, p.Bridge, p.Bridge, representor)
-	}
-	if err := s.Unplug(ctx, representor, p.Owner); err != nil {
-		return fmt.Errorf("unplug representor %s, left by %s: %w", representor, p.Owner, err)
-	}
-	return nil
 }

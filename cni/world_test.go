@@ -385,6 +385,11 @@ func (s *memSwitch) Plug(_ context.Context, p offload.Port) error {
 	if have, ok := s.ports[p.Representor]; ok && have.Owner != p.Owner {
 		return fmt.Errorf("plug %s: %w", p.Representor, fs.ErrExist)
 	}
+	for rep, have := range s.ports {
+		if id := p.ExternalIDs[idIface]; id != "" && rep != p.Representor && have.ExternalIDs[idIface] == id {
+			return fmt.Errorf("plug %s: iface-id %q: interface %s %w already", p.Representor, id, rep, offload.ErrSamePort)
+		}
+	}
 	s.ports[p.Representor] = p
 	return nil
 }
@@ -410,6 +415,21 @@ func (s *memSwitch) Unplug(_ context.Context, rep, owner string) error {
 		delete(s.ports, rep)
 	}
 	return nil
+}
+
+func (s *memSwitch) Holders(_ context.Context, id string) ([]offload.Port, error) {
+	if err := s.ready("holders"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []offload.Port
+	for _, rep := range slices.Sorted(maps.Keys(s.ports)) {
+		if s.ports[rep].ExternalIDs[idIface] == id {
+			out = append(out, s.ports[rep])
+		}
+	}
+	return out, nil
 }
 
 func (s *memSwitch) Owned(context.Context) ([]offload.Port, error) {

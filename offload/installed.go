@@ -35,7 +35,7 @@ func AwaitInstalled(ctx context.Context, c *ovsdb.Client, representor string) er
 		r, look := read(context.WithoutCancel(ctx), c, representor)
 		if look == nil && r.iface != nil {
 			return fmt.Errorf("port %s (iface-id %q): %w in time: is that port in the northbound, does it ask for this chassis, and does ovn-controller run? %w",
-				representor, r.iface.ExternalIDs["iface-id"], ErrNotInstalled, err)
+				representor, r.iface.ExternalIDs[idIface], ErrNotInstalled, err)
 		}
 		return fmt.Errorf("port %s: %w in time: %w", representor, ErrNotInstalled, err)
 	}

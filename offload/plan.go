@@ -23,6 +23,11 @@ func plugOps(p Port, r rows) ([]ovsdb.Op, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, i := range r.sharers {
+		if i.Name != p.Representor {
+			return nil, fmt.Errorf("iface-id %q: interface %s %w already: want one at a time", p.ExternalIDs[idIface], i.Name, ErrSamePort)
+		}
+	}
 	switch {
 	case r.port == nil && r.iface == nil:
 		return insertOps(p, bridge), nil
@@ -75,19 +80,33 @@ func insertOps(p Port, bridge ovsdb.Bridge) []ovsdb.Op {
 	if p.VLAN != 0 {
 		port["tag"] = int(p.VLAN)
 	}
-	return []ovsdb.Op{
+	ops := []ovsdb.Op{
 		still(ovsdb.TableBridge, ovsdb.Is("_uuid", bridge.UUID), ovsdb.Row{"name": bridge.Name}),
 		still(ovsdb.TablePort, ovsdb.Is("name", p.Representor), nil),
 		still(ovsdb.TableInterface, ovsdb.Is("name", p.Representor), nil),
+	}
+	return append(append(ops, alone(p)...),
 		ovsdb.Insert(ovsdb.TableInterface, ovsdb.Row{"name": p.Representor, "external_ids": ovsdb.Map(p.ExternalIDs)}, "interface"),
 		ovsdb.Insert(ovsdb.TablePort, port, "port"),
 		ovsdb.Mutate(ovsdb.TableBridge, ovsdb.Is("_uuid", bridge.UUID),
 			ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Named("port")}),
+	)
+}
+
+// alone holds while no other interface has p's iface-id: two plugs of one at once
+// cannot both see that there is none.
+func alone(p Port) []ovsdb.Op {
+	id := p.ExternalIDs[idIface]
+	if id == "" {
+		return nil
 	}
+	others := append(withIface(id), ovsdb.Condition{Column: "name", Function: "!=", Value: p.Representor})
+	return []ovsdb.Op{still(ovsdb.TableInterface, others, nil)}
 }
 
 // changeOps brings a row of ours to p. Keys in the Interface's external_ids that
-// p does not name stay: ovn-controller writes ovn-installed there.
+// p does not name stay: ovn-controller writes ovn-installed there. Of another logical
+// port, or generation of it, that says nothing: it goes.
 func changeOps(p Port, r rows, bridge ovsdb.Bridge) []ovsdb.Op {
 	now := r.asPort()
 	port := ovsdb.Is("_uuid", r.port.UUID)
@@ -115,6 +134,9 @@ func changeOps(p Port, r rows, bridge ovsdb.Bridge) []ovsdb.Op {
 		}
 	}
 	if len(fresh) > 0 {
+		if slices.Contains(stale, idIface) || slices.Contains(stale, idIface+"-ver") {
+			stale = append(stale, idsInstalled()...)
+		}
 		ops = append(ops, ovsdb.Mutate(ovsdb.TableInterface, ovsdb.Is("name", p.Representor),
 			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: stale},
 			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: fresh}))
@@ -122,10 +144,10 @@ func changeOps(p Port, r rows, bridge ovsdb.Bridge) []ovsdb.Op {
 	if len(ops) == 0 {
 		return nil
 	}
-	return append([]ovsdb.Op{
+	return slices.Concat([]ovsdb.Op{
 		still(ovsdb.TableBridge, ovsdb.Is("_uuid", bridge.UUID), ovsdb.Row{"name": bridge.Name}),
 		unchanged(r.port),
-	}, ops...)
+	}, alone(p), ops)
 }
 
 // unplugOps takes the port out of its bridge; Port and Interface go with the

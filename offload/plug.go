@@ -14,8 +14,9 @@ import (
 
 const (
 	// takeTimeout is how long ovs-vswitchd may take to use a new port. It takes
-	// milliseconds, but works off one configuration after another.
-	takeTimeout = 10 * time.Second
+	// milliseconds, but works off one configuration after another: with fifty pods at
+	// once on a machine that is busy with them it has been seen to need over 10 s.
+	takeTimeout = 40 * time.Second
 
 	// letGoTimeout is how long Unplug waits for ovs-vswitchd to close the netdev.
 	letGoTimeout = 2 * time.Second
@@ -28,9 +29,9 @@ const (
 // Plug puts a representor into a bridge and returns when ovs-vswitchd has taken
 // it. It is idempotent: a port of the same owner is brought to p, and one that is
 // p already is not written to. A port of another owner, or of nobody, is
-// ErrForeign; no such bridge is ErrNoBridge and names those that are there; both
-// leave all as it is. When ovs-vswitchd cannot use the netdev, or does not answer
-// within 10 s or ctx, the port is removed again and the error is ErrNotTaken with
+// ErrForeign; no such bridge is ErrNoBridge and names those that are there; an iface-id
+// that another interface has is ErrSamePort and names it; all leave all as it is. When ovs-vswitchd cannot use the netdev, or does not answer
+// within 40 s or ctx, the port is removed again and the error is ErrNotTaken with
 // its words. After ovsdb.ErrUnavailable the port may be there: Unplug it over a
 // new connection.
 func Plug(ctx context.Context, c *ovsdb.Client, p Port) error {
@@ -45,7 +46,7 @@ func Plug(ctx context.Context, c *ovsdb.Client, p Port) error {
 
 func plug(ctx context.Context, c *ovsdb.Client, p Port) error {
 	cfg, err := write(ctx, c, "plug "+p.String()+" for "+p.Owner, func() ([]ovsdb.Op, error) {
-		r, err := read(ctx, c, p.Representor)
+		r, err := readWith(ctx, c, p.Representor, p.ExternalIDs[idIface])
 		if err != nil {
 			return nil, err
 		}
@@ -214,6 +215,32 @@ func Ofport(ctx context.Context, c *ovsdb.Client, representor string) (int, erro
 		return 0, fmt.Errorf("port %s: %w", representor, err)
 	}
 	return n, nil
+}
+
+// Holders lists the ports whose Interface has an iface-id, whosever they are, by
+// representor.
+func Holders(ctx context.Context, c *ovsdb.Client, ifaceID string) ([]Port, error) {
+	out, err := c.Transact(ctx, ovsdb.Select(ovsdb.TableInterface, withIface(ifaceID), ovsdb.InterfaceColumns()...))
+	var ifaces []ovsdb.Interface
+	if err == nil {
+		err = out[0].Decode(&ifaces)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for interfaces with iface-id %q: %w", ifaceID, err)
+	}
+	var ports []Port
+	for _, i := range ifaces {
+		p, err := Lookup(ctx, c, i.Name)
+		if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ovsdb.ErrUnavailable) {
+			continue // it is gone by now, or member of a bond
+		}
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	slices.SortFunc(ports, func(a, b Port) int { return strings.Compare(a.Representor, b.Representor) })
+	return ports, nil
 }
 
 // Owned lists the ports with our mark, whoever the owner is, by representor.

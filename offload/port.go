@@ -17,6 +17,10 @@ var (
 	// ErrForeign: a port of that name is there and belongs to somebody else.
 	ErrForeign = errors.New("not ours")
 
+	// ErrSamePort: another interface has the logical port (iface-id). ovn-controller
+	// would bind it to the one and the other in turn (ovn: controller/binding.c).
+	ErrSamePort = errors.New("has that logical port")
+
 	// ErrNotTaken: ovs-vswitchd did not or could not use the netdev.
 	ErrNotTaken = errors.New("not taken by ovs-vswitchd")
 )

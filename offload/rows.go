@@ -10,23 +10,49 @@ import (
 // rows is what the database holds about a representor and about the bridges.
 type rows struct {
 	bridges []ovsdb.Bridge
-	port    *ovsdb.Port      // of the representor's name
-	iface   *ovsdb.Interface // of the representor's name
-	bridge  *ovsdb.Bridge    // that has port
-	holder  string           // name of the port that has iface, if that is another
+	port    *ovsdb.Port       // of the representor's name
+	iface   *ovsdb.Interface  // of the representor's name
+	bridge  *ovsdb.Bridge     // that has port
+	holder  string            // name of the port that has iface, if that is another
+	sharers []ovsdb.Interface // with the iface-id that was asked about
+}
+
+// idIface is the key in an Interface's external_ids that OVN finds its logical port by
+// (ovn-controller(8)), idsInstalled those that ovn-controller writes when it has the
+// port's flows in the switch.
+const idIface = "iface-id"
+
+func idsInstalled() []string { return []string{"ovn-installed", "ovn-installed-ts"} }
+
+func withIface(id string) ovsdb.Where {
+	return ovsdb.Includes("external_ids", ovsdb.Map{idIface: id})
 }
 
 // read takes two transactions at most: the second one follows references, so it
 // is not needed when there is no such port yet.
 func read(ctx context.Context, c *ovsdb.Client, representor string) (rows, error) {
+	return readWith(ctx, c, representor, "")
+}
+
+// readWith also reads which interfaces have an iface-id, "" for none.
+func readWith(ctx context.Context, c *ovsdb.Client, representor, ifaceID string) (rows, error) {
 	var r rows
-	out, err := c.Transact(ctx,
+	ops := []ovsdb.Op{
 		ovsdb.Select(ovsdb.TableBridge, ovsdb.All(), ovsdb.BridgeColumns()...),
 		ovsdb.Select(ovsdb.TablePort, ovsdb.Is("name", representor), ovsdb.PortColumns()...),
 		ovsdb.Select(ovsdb.TableInterface, ovsdb.Is("name", representor), ovsdb.InterfaceColumns()...),
-	)
+	}
+	if ifaceID != "" {
+		ops = append(ops, ovsdb.Select(ovsdb.TableInterface, withIface(ifaceID), ovsdb.InterfaceColumns()...))
+	}
+	out, err := c.Transact(ctx, ops...)
 	if err != nil {
 		return r, err
+	}
+	if ifaceID != "" {
+		if err := out[3].Decode(&r.sharers); err != nil {
+			return r, fmt.Errorf("read table Interface: %w", err)
+		}
 	}
 	if err := out[0].Decode(&r.bridges); err != nil {
 		return r, fmt.Errorf("read table Bridge: %w", err)

@@ -18,7 +18,12 @@ build: ## static binaries in build/bin
 .PHONY: tools
 tools: ## what demo and lab tests run beside sluice: a kubelet's device manager, an IPAM plugin
 	@mkdir -p build/tools
-	@$(STATIC) -o build/tools/ ./lab/kubelet github.com/containernetworking/plugins/plugins/ipam/host-local
+	@$(STATIC) -o build/tools/ ./lab/kubelet ./lab/cnibench github.com/containernetworking/plugins/plugins/ipam/host-local
+
+.PHONY: peers
+peers: ## reference CNI plugins that lab/bench-cni measures against
+	@mkdir -p build/tools
+	@cd lab/peers && $(STATIC) -o ../../build/tools/ tool
 
 .PHONY: demo
 demo: build tools ## the main job, end to end, in a virtual machine with a NIC in it

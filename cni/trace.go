@@ -26,7 +26,7 @@ func (p *Plugin) span(kind, name string) func() {
 
 func kindOf(s Step) string {
 	switch s.(type) {
-	case Plug, Unplug:
+	case Plug, Unplug, AwaitFlows:
 		return "ovsdb"
 	case Lease, Release:
 		return "ipam"

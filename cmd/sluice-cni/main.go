@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -42,6 +43,12 @@ func on(ctx context.Context, verb func(*cni.Plugin, context.Context, *skel.CmdAr
 			Host: m.Machine, Switch: cni.OpenSwitch, IPAM: cni.Delegate{},
 			Out: os.Stdout, Limits: cni.DefaultLimits(),
 		}
-		return verb(p, ctx, args)
+		t := measure(p)
+		err = verb(p, ctx, args)
+		// Who measures and cannot write has no reason to fail a pod.
+		if werr := t.write(args); werr != nil {
+			fmt.Fprintln(os.Stderr, timesFile+":", werr)
+		}
+		return err
 	}
 }

@@ -47,7 +47,7 @@ from pods, empty the node of those pods first.`,
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "how the API server is reached (default: as pods reach it)")
 	f.StringVar(&o.Namespace, "namespace", "sluice-system", "namespace of the lease by which replicas choose who works")
-	f.StringVar(&o.Northbound, "northbound", "", "OVN's northbound database, into which Networks go: unix:PATH or tcp:HOST:PORT (default: nowhere)")
+	f.StringVar(&o.Northbound, "northbound", "", "OVN's northbound database, into which Networks go: unix:PATH or tcp:HOST:PORT, several of a cluster with commas between (default: nowhere)")
 	f.BoolVar(&o.Lead, "leader-elect", true, "work only while holding that lease")
 	f.StringVar(&o.Health, "health-address", ":8081", "where /healthz and /readyz answer; 0 for nowhere")
 	d.bind(f)

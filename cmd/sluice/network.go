@@ -46,7 +46,7 @@ func networkCommand(o *options) *cobra.Command {
 			return run(cmd.Context(), client, cmd.OutOrStdout())
 		}}
 		c.Flags().StringVarP(&n.file, "file", "f", "", "file of Network documents; all that there are: what is not in it goes")
-		c.Flags().StringVar(&n.northbound, "northbound", defaultNorthbound, "OVN's northbound database: unix:PATH or tcp:HOST:PORT")
+		c.Flags().StringVar(&n.northbound, "northbound", defaultNorthbound, "OVN's northbound database: unix:PATH or tcp:HOST:PORT, several of a cluster with commas between")
 		c.Flags().StringArrayVar(&n.nodes, "node", nil, "a node that has a block of each network, as NAME or NAME=CHASSIS")
 		_ = c.MarkFlagRequired("file") // it is a flag
 		return c

@@ -37,6 +37,11 @@ const lookAgain = time.Minute
 type networks struct {
 	*theFleet
 	northbound string // endpoint
+
+	// patience is how long the northbound may take to answer a turn's questions: one
+	// that has hung, or a server that its cluster has lost, must not hold up the turns
+	// after it.
+	patience time.Duration
 }
 
 // add: all are looked at together, since routers and conntrack zones are
@@ -175,6 +180,8 @@ func (n *networks) claim(ctx context.Context, v *verdict) error {
 
 // write brings the rows to the northbound and answers the warnings of each network.
 func (n *networks) write(ctx context.Context, wishes []ovn.Wish, keep []string) (map[string][]string, error) {
+	ctx, stop := context.WithTimeout(ctx, n.patience)
+	defer stop()
 	c, err := ovsdb.Connect(ctx, n.northbound)
 	if err != nil {
 		return nil, err

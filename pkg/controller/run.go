@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	if o.Northbound != "" {
-		if err := (&networks{f, o.Northbound}).add(m); err != nil {
+		if err := (&networks{f, o.Northbound, time.Minute}).add(m); err != nil {
 			return err
 		}
 	}

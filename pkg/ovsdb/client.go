@@ -2,6 +2,7 @@ package ovsdb
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,8 @@ type answer struct {
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Connect opens a connection to the server at endpoint, in Open vSwitch's
-// notation: unix:PATH, tcp:HOST:PORT, or "" for DefaultEndpoint. It ends with
+// notation: unix:PATH, tcp:HOST:PORT, or "" for DefaultEndpoint; of several, with commas
+// between, the servers of a cluster, to the first that takes it. It ends with
 // ctx at the latest. When no server answers, the error is ErrUnavailable and
 // names the endpoint. For ssl:HOST:PORT use ConnectVia.
 func Connect(ctx context.Context, endpoint string) (*Client, error) {
@@ -55,9 +57,21 @@ func Connect(ctx context.Context, endpoint string) (*Client, error) {
 // leaves the node does not carry a TLS library: 2.3 MB that would be loaded at
 // every CNI call.
 func ConnectVia(ctx context.Context, endpoint string, dial Dial) (*Client, error) {
-	if endpoint == "" {
-		endpoint = DefaultEndpoint
+	var errs []error
+	for one := range strings.SplitSeq(cmp.Or(endpoint, DefaultEndpoint), ",") {
+		c, err := connect(ctx, one, dial)
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+			return nil, err
+		}
+		errs = append(errs, err)
 	}
+	return nil, errors.Join(errs...)
+}
+
+func connect(ctx context.Context, endpoint string, dial Dial) (*Client, error) {
 	network, address, err := parseEndpoint(endpoint)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,27 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// The servers of a cluster: the first that is there; if none is, all are named.
+func TestSeveralEndpoints(t *testing.T) {
+	o := ovsdbtest.InProcess(t)
+	none := "unix:" + filepath.Join(t.TempDir(), "db.sock")
+	c, err := ovsdb.Connect(t.Context(), none+","+o.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Transact(t.Context(), ovsdb.Comment("x")); err != nil || c.Endpoint() != o.Endpoint {
+		t.Errorf("%v at %s", err, c.Endpoint())
+	}
+	_, err = ovsdb.Connect(t.Context(), none+","+none+"2")
+	if !errors.Is(err, ovsdb.ErrUnavailable) || !strings.Contains(err.Error(), none+":") || !strings.Contains(err.Error(), none+"2:") {
+		t.Errorf("none is there: %v", err)
+	}
+	if _, err := ovsdb.Connect(t.Context(), none+",somewhere"); err == nil || !strings.Contains(err.Error(), `"somewhere" is no ovsdb endpoint`) {
+		t.Errorf("one is none: %v", err)
+	}
+}
+
 func TestNoServer(t *testing.T) {
 	missing := "unix:" + filepath.Join(t.TempDir(), "db.sock")
 	_, err := ovsdb.Connect(t.Context(), missing)

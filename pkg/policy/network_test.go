@@ -2,7 +2,9 @@ package policy
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +99,44 @@ func TestDecodeNetworks(t *testing.T) {
 	} {
 		if _, err := DecodeNetworks([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", raw, err, want)
+		}
+	}
+}
+
+// Case B51: of networks that cannot both be, in whatever order they were declared, each
+// is told which other it is and what both want; none wins, and the rest are left out of it.
+// One that is told nothing goes with every other that is told nothing.
+func TestB51NetworksInConflict(t *testing.T) {
+	net := func(name string, vni, vlan int, router, cidr string) network.Network {
+		n := network.Network{Name: name, Layer: 2, VNI: vni, Router: router, Subnets: []network.Subnet{{Prefix: netip.MustParsePrefix(cidr)}}}
+		if vlan != 0 {
+			n.VLAN = &network.VLAN{Physical: "phys", ID: vlan}
+		}
+		return n
+	}
+	all := []network.Network{
+		net("a", 7, 0, "", "10.1.0.0/24"), net("b", 7, 0, "", "10.2.0.0/24"), net("c", 7, 0, "", "10.3.0.0/24"),
+		net("d", 0, 5, "r", "10.4.0.0/24"), net("e", 0, 6, "r", "10.4.0.128/25"),
+		net("f", 8, 0, "", "10.1.0.0/24"), net("g", 0, 7, "s", "10.4.0.0/24"),
+	}
+	want := map[string]string{"a": "b c", "b": "a c", "c": "a b", "d": "e", "e": "d"}
+	for range 50 {
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		got := map[string]string{}
+		for name, lines := range NetworkConflicts(all) {
+			var others []string
+			for _, line := range lines {
+				what, other, _ := strings.Cut(strings.TrimSuffix(line, " has"), ", as network ")
+				if what != "overlay.vni is 7" && !strings.HasPrefix(what, "router is r and subnet 10.4.0.") {
+					t.Errorf("%s: %s", name, line)
+				}
+				others = append(others, other)
+			}
+			slices.Sort(others)
+			got[name] = strings.Join(others, " ")
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("who is in whose way (-want +got): %s", d)
 		}
 	}
 }

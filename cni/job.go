@@ -237,7 +237,7 @@ func (j *job) links(d Dev) host.Links {
 // temporary one rather than being stuck.
 func (j *job) rename(ctx context.Context, s Rename) error {
 	err := j.links(s.Dev).SetName(ctx, s.Dev.Ifindex, s.To)
-	if errors.Is(err, fs.ErrExist) && (s.Dev.Side == HostVF || s.Dev.Side == HomeRep) && j.want.Goal == record.Detached && s.To != TempName(j.rec.VF) {
+	if errors.Is(err, fs.ErrExist) && (s.Dev.Side == HostVF || s.Dev.Side == HomeRep) && j.want.Goal == record.Detached && s.To != j.want.temp() {
 		j.state.NameTaken = true
 		return nil
 	}

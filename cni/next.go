@@ -262,7 +262,7 @@ func detach(w Want, s State) Step {
 	// name is nobody else's.
 	name := was.Name
 	if s.NameTaken {
-		name = TempName(w.VF)
+		name = w.temp()
 	}
 	misnamed := was.Name != "" && s.VF.Name != name
 	mac := !was.MAC.IsZero() && s.VF.MAC != was.MAC

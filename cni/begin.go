@@ -76,6 +76,14 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	}
 	j.seek(c, st.PF(id.PF).Eswitch, vf.Netdev.MAC)
 	j.want.Flows = c.Logical != ""
+	if !r.Userspace {
+		err = j.tune(ctx, c)
+	} else if len(c.Sysctls) > 0 {
+		err = coded(types.ErrInvalidNetworkConfig, "sysctls: a program drives VF %s, and there is no interface for them: want them away", c.VF)
+	}
+	if err != nil {
+		return nil, err
+	}
 	j.look(st)
 	if c.Bridge != "" {
 		j.stale &^= aspectPort // bridgeReady has seen that there is none

@@ -48,6 +48,11 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	// What is to be read of addresses and routes hangs on there being some.
 	j.state.Lease = &made.Addressing
+	if !r.Userspace {
+		if err := j.tune(ctx, c); err != nil {
+			return err
+		}
+	}
 	state, err := j.read(ctx)
 	if err != nil {
 		return err
@@ -183,6 +188,11 @@ func damage(m *made, w Want, s State) []string {
 		}
 		if !s.VF.Up {
 			say("%s is down", s.vf())
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.Sysctls)) {
+			if have := s.Sysctls[name]; have != w.Sysctls[name] {
+				say("%s: its %s is %s, want %s", s.vf(), name, have, w.Sysctls[name])
+			}
 		}
 		for _, a := range m.Addresses {
 			if !slices.Contains(s.Addresses, a) {

@@ -47,7 +47,8 @@ type Config struct {
 	MAC        nic.MAC // runtimeConfig over CNI_ARGS over mac; zero: as the VF has it
 	IfaceID    string  // CNI_ARGS over args.cni over ifaceID
 	VFFields   vfFields
-	OVSDB      string // endpoint
+	Sysctls    map[string]string // of the pod's interface, by host.SysctlPath's names
+	OVSDB      string            // endpoint
 	StateDir   string
 	IPAM       string // plugin; "" for none
 	DNS        types.DNS
@@ -203,6 +204,7 @@ func configFields() []field {
 		{"kubeletDir", "an absolute path, for example " + kubelet.DefaultDir, func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.KubeletDir, isPath)
 		}},
+		{"sysctls", `an object of names with numbers for values, for example {"net.ipv4.conf.IFNAME.rp_filter": "0"}`, readSysctls},
 		{"ipam", `an object with a "type", for example {"type": "host-local"}`, readIPAM},
 		{"dns", "an object with nameservers, domain, search, options", func(c *Config, raw json.RawMessage) error {
 			return json.Unmarshal(raw, &c.DNS)

@@ -67,6 +67,7 @@ const (
 	aspectRoutes
 	aspectRDMA
 	aspectFile
+	aspectSysctls
 
 	everything aspect = 1<<iota - 1
 )
@@ -98,6 +99,8 @@ func touches(s Step) aspect {
 		return aspectSettings
 	case AddPair, DelPair:
 		return aspectPlace
+	case SetSysctl:
+		return aspectSysctls
 	case Move, Await:
 		return aspectPlace | aspectSettings // those of the netdev are read at home only
 	case MoveRDMA:
@@ -210,6 +213,8 @@ func (j *job) do(ctx context.Context, step Step) error {
 		return j.pod.AddAddress(ctx, s.Dev.Ifindex, s.Address)
 	case AddRoute:
 		return j.pod.AddRoute(ctx, s.Dev.Ifindex, s.Route)
+	case SetSysctl:
+		return j.setSysctl(ctx, s)
 	case Tell:
 		if err := j.files().Write(j.rec.Key(), j.file()); err != nil {
 			return coded(types.ErrIOFailure, "%w", err)
@@ -320,7 +325,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		if err := j.readPair(ctx); err != nil {
 			return State{}, err
 		}
-		j.stale &= aspectAddresses | aspectRoutes | aspectPort
+		j.stale &= aspectAddresses | aspectRoutes | aspectPort | aspectSysctls
 	}
 	if j.stale == everything {
 		st, err := j.p.observe(ctx)
@@ -343,6 +348,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		{aspectRoutes, j.readRoutes},
 		{aspectPort, j.readPort},
 		{aspectFile, j.readFile},
+		{aspectSysctls, j.readSysctls},
 	} {
 		if j.stale&r.aspect == 0 {
 			continue
@@ -474,7 +480,7 @@ func (j *job) readPlace(ctx context.Context) error {
 	defer j.p.span("kernel", "find VF netdev")()
 	j.state.Place = Nowhere
 	j.saw(host.Link{})
-	j.stale |= aspectAddresses | aspectRoutes
+	j.stale |= aspectAddresses | aspectRoutes | aspectSysctls
 	if j.pod != nil {
 		l, ok, err := j.find(ctx, j.pod)
 		if err != nil {

@@ -335,6 +335,9 @@ func TestKilledInAnyMode(t *testing.T) {
 		"representor": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev+machine:reps=free", func(_ *world, p pod) pod {
 			return asRep(p).with("mtu", 9000)
 		}},
+		"sysctls": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev", func(_ *world, p pod) pod {
+			return full(p).with("sysctls", someSysctls)
+		}},
 		"rates": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev", func(_ *world, p pod) pod {
 			return full(p).with("max_tx_rate", 100)
 		}},

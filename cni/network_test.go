@@ -104,7 +104,7 @@ func TestNetwork(t *testing.T) {
 	if port.Bridge != "br-int" || port.ExternalIDs["iface-id"] != "sluice.blue.8" || port.ExternalIDs["attached_mac"] != g.Network.MAC(8).String() {
 		t.Errorf("port: %+v", port)
 	}
-	if steps := w.steps(vf0); !strings.HasSuffix(steps, "wait for OVN's flows of representor "+rep+"\nattached: write the device file of VF "+vf0+"\nattached: done\n") {
+	if steps := w.steps(vf0); !strings.Contains(steps, "set net.ipv6.conf.IFNAME.accept_dad 0 of VF netdev net1 in the pod\n") || !strings.HasSuffix(steps, "wait for OVN's flows of representor "+rep+"\nattached: write the device file of VF "+vf0+"\nattached: done\n") {
 		t.Errorf("steps end otherwise:\n%s", steps)
 	}
 	if got := w.taken(s); got != "a/net1" {

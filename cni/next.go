@@ -33,7 +33,8 @@ type Want struct {
 	IPAM      string   // plugin; "" for none
 	RDMA      []string // devices that go where the VF's netdev goes
 
-	Flows bool // of an attachment: OVN has them in the switch when it is done
+	Sysctls map[string]string // of an attachment
+	Flows   bool              // of an attachment: OVN has them in the switch when it is done
 
 	// Of a detachment.
 	Before record.Before
@@ -86,9 +87,10 @@ type State struct {
 	Addresses []netip.Prefix // of the VF's netdev in the pod
 	Routes    []host.Route   // through it
 	Announced bool
-	Told      bool // the device file was written in this run
-	Filed     bool // there is one, or something of it
-	Flows     bool // OVN has said in this run that they are there
+	Sysctls   map[string]string // those of Want, of the netdev in the pod
+	Told      bool              // the device file was written in this run
+	Filed     bool              // there is one, or something of it
+	Flows     bool              // OVN has said in this run that they are there
 }
 
 // Addressing is what an IPAM plugin wants of an interface.
@@ -166,6 +168,9 @@ func attach(w Want, s State) Step {
 		return MoveRDMA{firstLacking(w.RDMA, s.RDMA), PodVF}
 	case pod && s.VF.Name != w.IfName:
 		return Rename{vf, w.IfName}
+	case pod && untuned(w.Sysctls, s.Sysctls) != "":
+		name := untuned(w.Sysctls, s.Sysctls)
+		return SetSysctl{vf, name, w.Sysctls[name]}
 	case pod && !s.VF.Up:
 		return SetUp{vf, true}
 	case w.IPAM != "" && s.Lease == nil:

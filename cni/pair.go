@@ -33,6 +33,9 @@ func attachPair(w Want, s State) Step {
 		return SetMTU{pod, w.MTU}
 	case s.Port == nil || !samePort(*s.Port, w.pairPort(s)):
 		return Plug{w.pairPort(s)}
+	case untuned(w.Sysctls, s.Sysctls) != "":
+		name := untuned(w.Sysctls, s.Sysctls)
+		return SetSysctl{pod, name, w.Sysctls[name]}
 	case !s.VF.Up:
 		return SetUp{pod, true}
 	case w.IPAM != "" && s.Lease == nil:
@@ -102,6 +105,9 @@ func (j *job) beginPair(ctx context.Context, c Config, args *skel.CmdArgs) error
 		return err
 	}
 	j.want.MAC, j.want.MTU, j.want.Port = c.MAC, c.MTU, port(c, r, c.MAC)
+	if err := j.tune(ctx, c); err != nil {
+		return err
+	}
 	j.stale = everything
 	defer j.p.span("record", "begin")()
 	if err := j.store.Save(r); err != nil {

@@ -92,9 +92,9 @@ func (w *world) random(rng *rand.Rand, pods map[string]pod) string {
 		case 0:
 			p = full(p)
 		case 1:
-			p = full(p).with("max_tx_rate", 1000).with("min_tx_rate", 10)
+			p = full(p).with("max_tx_rate", 1000).with("min_tx_rate", 10).with("sysctls", someSysctls)
 		case 2:
-			p = full(p).with("deviceID", nil).with("attach", "veth")
+			p = full(p).with("deviceID", nil).with("attach", "veth").with("sysctls", someSysctls)
 		case 3:
 			p = asRep(p)
 		case 4:

@@ -153,6 +153,9 @@ func (j *job) beginRep(ctx context.Context, c Config, args *skel.CmdArgs) error 
 		}
 	}
 	j.want.MAC, j.want.MTU = c.MAC, c.MTU
+	if err := j.tune(ctx, c); err != nil {
+		return err
+	}
 	j.look(st)
 	defer j.p.span("record", "begin")()
 	if err := j.store.Save(r); err != nil {

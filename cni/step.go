@@ -131,6 +131,12 @@ type (
 		Dev   Dev
 		Route host.Route
 	}
+	// SetSysctl sets what the kernel does on the pod's interface.
+	SetSysctl struct {
+		Dev         Dev
+		Name, Value string
+	}
+
 	// Tell writes the file that programs in the pod read of their device, Untell
 	// removes it.
 	Tell   struct{ Of string }
@@ -164,6 +170,7 @@ func (Release) step()     {}
 func (AddAddress) step()  {}
 func (AddRoute) step()    {}
 func (Announce) step()    {}
+func (SetSysctl) step()   {}
 func (Tell) step()        {}
 func (Untell) step()      {}
 
@@ -239,6 +246,10 @@ func (s Plug) String() string {
 
 func (s Unplug) String() string {
 	return fmt.Sprintf("unplug representor %s of %s", s.Representor, s.Owner)
+}
+
+func (s SetSysctl) String() string {
+	return fmt.Sprintf("set %s %s of %s", s.Name, s.Value, s.Dev)
 }
 
 func (s Tell) String() string   { return "write the device file of " + s.Of }

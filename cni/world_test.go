@@ -457,6 +457,7 @@ type memIPAM struct {
 	mu     sync.Mutex
 	leases map[string]string
 	given  int
+	only   int // 4 or 6: the one family that it gives
 }
 
 func (m *memIPAM) Find(Call) error { return nil }
@@ -471,7 +472,7 @@ func (m *memIPAM) Add(_ context.Context, c Call) (*current.Result, error) {
 	m.leases[c.Container+"/"+c.IfName] = c.Netns
 	n4, n6 := net.CIDRMask(16, 32), net.CIDRMask(64, 128)
 	gw := net.IPv4(10, 56, 255, 254)
-	return &current.Result{
+	r := &current.Result{
 		CNIVersion: "1.1.0",
 		IPs: []*current.IPConfig{
 			{Address: net.IPNet{IP: net.IPv4(10, 56, byte(m.given>>8), byte(m.given)), Mask: n4}, Gateway: gw},
@@ -481,7 +482,14 @@ func (m *memIPAM) Add(_ context.Context, c Call) (*current.Result, error) {
 			{Dst: net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}},
 			{Dst: net.IPNet{IP: net.ParseIP("fd57::"), Mask: n6}, GW: net.ParseIP("fd56::ffff"), Priority: 512},
 		},
-	}, nil
+	}
+	switch m.only {
+	case 4:
+		r.IPs, r.Routes = r.IPs[:1], r.Routes[:1]
+	case 6:
+		r.IPs, r.Routes = r.IPs[1:], r.Routes[1:]
+	}
+	return r, nil
 }
 
 func (m *memIPAM) Del(_ context.Context, c Call) error {

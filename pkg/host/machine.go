@@ -447,6 +447,13 @@ type NetnsLinks interface {
 	// answers to another ID, also after a boot.
 	ID() string
 
+	// Sysctl reads a setting of an interface (SysctlPath), or of DefaultSysctl;
+	// fs.ErrNotExist if there is none of this name.
+	Sysctl(ctx context.Context, ifindex int, name string) (string, error)
+
+	// SetSysctl sets one. It ends with the interface's stay in the namespace.
+	SetSysctl(ctx context.Context, ifindex int, name, value string) error
+
 	// RDMADevices lists by name, in order, the RDMA devices that the namespace
 	// sees: in exclusive mode those that it was given, in shared mode all.
 	RDMADevices(ctx context.Context) ([]string, error)

@@ -233,9 +233,24 @@ func addresses(t *testing.T, f Fixture, ifindex int) {
 		t.Errorf("addresses %v: want %v", got, want)
 	}
 	checkError(t, ns.AddAddress(t.Context(), l.Ifindex, netip.Prefix{}), nil, "")
+	sysctl(t, ns, l.Ifindex)
 	for _, a := range want {
 		must(t, ns.Announce(t.Context(), l.Ifindex, a.Addr()))
 	}
+}
+
+// sysctl: what is set of one interface is read back, and is none of the default's.
+func sysctl(t *testing.T, ns host.NetnsLinks, ifindex int) {
+	const name = "net.ipv4.conf.IFNAME.arp_notify"
+	must(t, ns.SetSysctl(t.Context(), ifindex, name, "1"))
+	for at, want := range map[int]string{ifindex: "1", host.DefaultSysctl: "0"} {
+		if got, err := ns.Sysctl(t.Context(), at, name); err != nil || got != want {
+			t.Errorf("%s of %d is %q, want %q: %v", name, at, got, want, err)
+		}
+	}
+	_, err := ns.Sysctl(t.Context(), host.DefaultSysctl, "net.ipv4.conf.IFNAME.no_such_thing")
+	checkError(t, err, fs.ErrNotExist, "")
+	checkError(t, ns.SetSysctl(t.Context(), ifindex, name, "much"), host.ErrInvalid, "")
 }
 
 func routes(t *testing.T, f Fixture, ifindex int) {

@@ -374,7 +374,7 @@ func (s *Sim) move(l *link, to *netns) {
 		s.release(b, l)
 	}
 	l.down()
-	l.Addrs = nil
+	l.Addrs, l.Sysctls = nil, nil
 	for _, o := range s.st.Links {
 		if o.Netns == to.ID && o.Ifindex == l.Ifindex {
 			to.Last++

@@ -350,6 +350,7 @@ const (
 	AddAddress   Verb = "add address"
 	AddRoute     Verb = "add route"
 	Announce     Verb = "announce address"
+	SetSysctl    Verb = "set sysctl"
 	AddSF        Verb = "add SF"
 	DelSF        Verb = "remove SF"
 	SetSFActive  Verb = "set SF state"
@@ -376,7 +377,7 @@ func SetOf(name nic.Setting) Verb { return Verb("set " + string(name)) }
 func verbs() []Verb {
 	out := []Verb{
 		SetVFs, SetAutoprobe, Bind, Unbind, SetEswitch, SetPortMAC, SetMTU, SetMAC, SetUp, SetName, SetVFMAC, Move,
-		AddAddress, AddRoute, Announce, AddSF, DelSF, SetSFActive, AddBond, DelBond, Enslave, Release,
+		AddAddress, AddRoute, Announce, SetSysctl, AddSF, DelSF, SetSFActive, AddBond, DelBond, Enslave, Release,
 		SetRDMAMode, SetRDMABoot, MoveRDMA, SetAltName, SetPromisc, AddPair, DelPair, Aggregate,
 	}
 	for _, k := range knobs() {

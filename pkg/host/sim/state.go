@@ -109,25 +109,26 @@ const (
 )
 
 type link struct {
-	Netns    int            `json:"netns"`
-	Ifindex  int            `json:"ifindex"`
-	Name     string         `json:"name"`
-	AltNames []string       `json:"altNames,omitempty"`
-	Role     role           `json:"role"`
-	PF       int            `json:"pf"` // index into PFs; -1 none
-	VF       int            `json:"vf"` // -1 none
-	SF       int            `json:"sf"` // number; -1 none
-	Kind     string         `json:"kind,omitempty"`
-	MAC      nic.MAC        `json:"mac"`
-	MTU      int            `json:"mtu"`
-	Up       bool           `json:"up"`
-	Promisc  bool           `json:"promisc,omitempty"`
-	Addrs    []netip.Prefix `json:"addresses,omitempty"`
-	Routes   []host.Route   `json:"routes,omitempty"`
-	Set      nic.Settings   `json:"set,omitempty"`
-	Bond     *bond          `json:"bond,omitempty"`   // of a bond
-	Master   int            `json:"master,omitempty"` // ifindex of the bond that it is in
-	Pair     int            `json:"pair,omitempty"`   // number of the pair that it is an end of
+	Netns    int               `json:"netns"`
+	Ifindex  int               `json:"ifindex"`
+	Name     string            `json:"name"`
+	AltNames []string          `json:"altNames,omitempty"`
+	Role     role              `json:"role"`
+	PF       int               `json:"pf"` // index into PFs; -1 none
+	VF       int               `json:"vf"` // -1 none
+	SF       int               `json:"sf"` // number; -1 none
+	Kind     string            `json:"kind,omitempty"`
+	MAC      nic.MAC           `json:"mac"`
+	MTU      int               `json:"mtu"`
+	Up       bool              `json:"up"`
+	Promisc  bool              `json:"promisc,omitempty"`
+	Addrs    []netip.Prefix    `json:"addresses,omitempty"`
+	Routes   []host.Route      `json:"routes,omitempty"`
+	Set      nic.Settings      `json:"set,omitempty"`
+	Sysctls  map[string]string `json:"sysctls,omitempty"`
+	Bond     *bond             `json:"bond,omitempty"`   // of a bond
+	Master   int               `json:"master,omitempty"` // ifindex of the bond that it is in
+	Pair     int               `json:"pair,omitempty"`   // number of the pair that it is an end of
 
 	// What a member of a bond was before and will be after.
 	OwnMAC nic.MAC `json:"ownMAC,omitzero"`

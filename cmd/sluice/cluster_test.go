@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -163,9 +164,9 @@ func (k *kube) await(node, what string, so func(*v1alpha1.NodeNIC) bool) *v1alph
 			return o
 		}
 	}
-	raw, err := yaml.Marshal(last)
-	k.do(err)
-	k.t.Fatalf("%s does not become: %s\n%s", node, what, raw)
+	status := last.Status // shallow: what is said below is left out of it
+	status.Conditions, status.Inventory = nil, nil
+	k.t.Fatalf("%s does not become: %s\n%s", node, what, dump(last.Generation, last.Status.Conditions, last.Spec, status, last.Status.Inventory))
 	return nil
 }
 
@@ -179,10 +180,34 @@ func (k *kube) awaitPolicy(name, what string, so func(*v1alpha1.NICPolicy) bool)
 			return o
 		}
 	}
-	raw, err := yaml.Marshal(last)
-	k.do(err)
-	k.t.Fatalf("policy %s does not become: %s\n%s", name, what, raw)
+	status := last.Status
+	status.Conditions = nil
+	k.t.Fatalf("policy %s does not become: %s\n%s", name, what, dump(last.Generation, last.Status.Conditions, last.Spec, status))
 	return nil
+}
+
+// dump is an object in few lines, what tells most first, since of a failed run somebody
+// may see the last lines only: the conditions, a line each, and then parts of it, each
+// cut where it becomes long. Who wrote which field (managedFields) is no part of it.
+func dump(generation int64, conditions []metav1.Condition, parts ...any) string {
+	const longest = 2000 // bytes of a part
+	var out strings.Builder
+	fmt.Fprintf(&out, "generation %d", generation)
+	for _, c := range conditions {
+		fmt.Fprintf(&out, "\n%s=%s of generation %d: %s: %s", c.Type, c.Status, c.ObservedGeneration, c.Reason, c.Message)
+	}
+	for _, part := range parts {
+		raw, err := json.Marshal(part)
+		if err != nil {
+			raw = []byte(err.Error())
+		}
+		text := string(raw)
+		if len(text) > longest {
+			text = strings.ToValidUTF8(text[:longest], "") + "..."
+		}
+		fmt.Fprintf(&out, "\n%T %s", part, text)
+	}
+	return out.String()
 }
 
 // ready says that the node is as its newest spec wants it, and wants something.
@@ -616,4 +641,16 @@ func TestProbesAndMetricsInACluster(t *testing.T) {
 	say("http://"+metrics+"/metrics", "sluice_controller_leads 1", `sluice_policies{state="ready"} 1`, `sluice_policy_ready_nodes{policy="p"} 1`,
 		`sluice_node_conditions{condition="Ready",status="True"} 1`, `sluice_node_moves_total{act="let go",result="ok"} 1`, `sluice_policy_paused{policy="p"} 0`,
 		`controller_runtime_reconcile_total{controller="resolve"`, "sluice_build_info{")
+}
+
+// What a test says when it waited in vain is short, and says why first.
+func TestDumpIsShort(t *testing.T) {
+	conditions := []metav1.Condition{{Type: "Ready", Status: "False", ObservedGeneration: 2, Reason: "Because", Message: "of this"}}
+	said := dump(3, conditions, strings.Repeat("ü", 5000))
+	if want := "generation 3\nReady=False of generation 2: Because: of this\n"; !strings.HasPrefix(said, want) {
+		t.Errorf("it begins %q: want %q", said[:min(len(said), len(want))], want)
+	}
+	if len(said) > 3000 || !strings.HasSuffix(said, "ü...") {
+		t.Errorf("%d bytes, which end %q: want the long part cut after a whole letter", len(said), said[max(0, len(said)-8):])
+	}
 }

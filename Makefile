@@ -30,7 +30,7 @@ demo: build tools ## the main job, end to end, in a virtual machine with a NIC i
 	@lab/run $(DEMO_TTY) --nics twin:vfs=8:numa=1 -- lab/demo/story
 
 .PHONY: test
-test: ## every test but e2e
+test: ## every test
 	@lab/test
 
 .PHONY: e2e

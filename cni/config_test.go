@@ -170,6 +170,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(minimal), "")
 	f.Add([]byte(complex), podArgs)
 	f.Add([]byte(`{"name":"n","runtimeConfig":null,"prevResult":null,"deviceID":null}`), "IgnoreUnknown=1;=")
+	f.Add([]byte(`{"name":"n"}`), "") // a VF of a PF in legacy mode, which goes into no bridge
 	f.Fuzz(func(t *testing.T, conf []byte, args string) {
 		c, err := ParseConfig(conf, args)
 		if err != nil {
@@ -179,7 +180,8 @@ func FuzzParseConfig(f *testing.F) {
 			}
 			return
 		}
-		if c.VF != "" && !nic.IsPCIAddress(c.VF) || !isIfName(c.Bridge) || c.VLAN > 4094 || c.MTU > 65535 ||
+		if c.VF != "" && !nic.IsPCIAddress(c.VF) || c.Bridge != "" && !isIfName(c.Bridge) ||
+			c.Bridge == "" && (c.Attach == AttachVeth || c.Attach == AttachAny) || c.VLAN > 4094 || c.MTU > 65535 ||
 			!c.MAC.IsZero() && !c.MAC.IsUnicast() || !strings.HasPrefix(c.StateDir, "/") || strings.Contains(c.IPAM, "/") {
 			t.Fatalf("taken: %+v", c)
 		}

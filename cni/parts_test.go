@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
@@ -75,6 +76,8 @@ func (w *parts) pod(name, vf string) pod {
 func (w *parts) call(verb func(*Plugin, context.Context) error) error {
 	p := w.plugin()
 	p.Switch, p.IPAM = OpenSwitch, Delegate{}
+	// Real ones take their time: ovs-vswitchd looks every 8 s for a database that was away.
+	p.Limits.Run, p.Limits.Undo = time.Minute, time.Minute
 	return verb(p, context.Background())
 }
 

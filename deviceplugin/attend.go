@@ -59,14 +59,13 @@ func (p *Plugin) ask(ctx context.Context) {
 	p.papers.tidy(view.holders, pools)
 }
 
-// heldBy is what the kubelet said last.
-func (p *Plugin) heldBy() func(resource, id string) bool {
+// hear takes up what the kubelet said last.
+func (p *Plugin) hear(n *Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.said {
-		return nil
+	if p.said {
+		n.Held, n.Elsewhere = p.holders.held, p.holders.elsewhere
 	}
-	return p.holders.held
 }
 
 // compare holds the kubelet's list of what can be allocated against what was sent.

@@ -52,8 +52,9 @@ func (p *Plugin) observe(ctx context.Context) (Node, error) {
 	if err != nil {
 		return Node{}, fmt.Errorf("observe: %w", err)
 	}
-	n := Node{Exists: p.config.Exists, Held: p.heldBy()}
+	n := Node{Exists: p.config.Exists}
 	n.see(sight)
+	p.hear(&n)
 	if p.config.GPUs != nil && p.wantsGPUs() {
 		if n.GPUs, err = p.config.GPUs(ctx); err != nil {
 			return Node{}, fmt.Errorf("observe GPUs: %w", err)
@@ -204,7 +205,7 @@ func (f *follower) after(ctx context.Context, changes []host.Change) bool {
 		return false
 	}
 	f.seen.see(sight)
-	f.seen.Held = f.heldBy()
+	f.hear(&f.seen)
 	f.list(f.seen, false) // of what is missing a look tells
 	return sure
 }

@@ -49,6 +49,10 @@ func (o on) vfProblem(v *nic.VF) string {
 	case got == nic.DriverVFIO && o.pool.RDMA:
 		return fmt.Sprintf("bound to %s, which leaves no RDMA device", v.Driver)
 	}
+	// The kubelet counts for each resource by itself, and would give it to a second pod.
+	if other := o.elsewhere(v.Address); other != "" {
+		return "a pod has it as " + other
+	}
 	// What follows moves to whoever uses the VF, so it says nothing of a VF in
 	// use. A free one that lacks it would fail the pod that gets it.
 	if v.InUse() != "" || o.held(v.Address) {
@@ -72,6 +76,8 @@ func (o on) sfProblem(f *nic.SF) string {
 		return "no representor"
 	case len(f.Failing) > 0:
 		return fmt.Sprintf("devlink health reporter %s is in error", strings.Join(f.Failing, ", "))
+	case o.elsewhere(f.Device) != "":
+		return "a pod has it as " + o.elsewhere(f.Device)
 	case f.InUse() != "" || o.held(f.Device):
 		return ""
 	case !f.Netdev.Exists():
@@ -90,6 +96,13 @@ func (o on) hcaProblem() string {
 
 func (o on) held(id string) bool {
 	return o.node.Held != nil && o.node.Held(o.pool.Resource(), id)
+}
+
+func (o on) elsewhere(id string) string {
+	if o.node.Elsewhere == nil {
+		return ""
+	}
+	return o.node.Elsewhere(o.pool.Resource(), id)
 }
 
 // guidProblem says that a port of InfiniBand has no GUID: the subnet manager takes

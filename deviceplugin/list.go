@@ -27,6 +27,10 @@ type Node struct {
 	// Held says whether a running pod has a device of a resource, by what the
 	// kubelet says; nil: it says nothing.
 	Held func(resource, id string) bool
+
+	// Elsewhere is the other resource as which a running pod has a device, by the same
+	// word; "" none, and nil: it says nothing.
+	Elsewhere func(resource, id string) string
 }
 
 // Device is one of a pool's devices.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,6 +28,20 @@ type holders map[string]map[string]Holder
 func (h holders) held(resource, id string) bool {
 	_, ok := h[resource][id]
 	return ok
+}
+
+// elsewhere is the other resource as which a device is held: of a pool that was renamed,
+// or of another plugin. "" if it is held as this one, or as none.
+func (h holders) elsewhere(resource, id string) string {
+	if h.held(resource, id) {
+		return ""
+	}
+	for _, other := range slices.Sorted(maps.Keys(h)) {
+		if h.held(other, id) {
+			return other
+		}
+	}
+	return ""
 }
 
 // same says whether both name the same devices, whoever has them.

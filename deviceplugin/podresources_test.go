@@ -415,3 +415,26 @@ func TestHeldIsTold(t *testing.T) {
 		t.Errorf("told %d times more", len(told))
 	}
 }
+
+// The VFs of a pool that is renamed while pods have some are offered under the new name
+// at once, but for those that pods have under the old one; these follow when their pods
+// are gone. It is so from the plugin's start on.
+func TestRenamedPool(t *testing.T) {
+	b := startWith(t, card(4), everywhere, often, pool("new", ""))
+	k := b.kubelet(kubelettest.Options{PodResources: b.beside("p/kubelet.sock")})
+	one, two := b.node.vf(0, 0).Address, b.node.vf(0, 3).Address
+	k.SetPods(
+		kubelettest.Pod{Namespace: "default", Name: "a", Devices: map[string][]string{"sluice.dev/old": {one}}},
+		kubelettest.Pod{Namespace: "default", Name: "b", Devices: map[string][]string{"intel.com/vfs": {two}}},
+	)
+	b.wait(k, "sluice.dev/new", 8, 6)
+	if _, err := k.AllocateThese(t.Context(), "sluice.dev/new", []string{one}); err == nil || !strings.Contains(err.Error(), one+" is unhealthy: a pod has it as sluice.dev/old") {
+		t.Errorf("allocate of a pod's VF: %v", err)
+	}
+	k.SetPods(
+		kubelettest.Pod{Namespace: "default", Name: "b", Devices: map[string][]string{"intel.com/vfs": {two}, "sluice.dev/new": {one}}},
+	)
+	b.wait(k, "sluice.dev/new", 8, 7)
+	k.SetPods()
+	b.wait(k, "sluice.dev/new", 8, 8)
+}

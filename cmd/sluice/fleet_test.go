@@ -181,7 +181,9 @@ func (k *kube) told(t *testing.T, name, reason string) {
 	var all eventsv1.EventList
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		k.do(k.List(t.Context(), &all))
-		if slices.ContainsFunc(all.Items, func(e eventsv1.Event) bool { return e.Reason == reason && e.Regarding.Name == name && e.Type == corev1.EventTypeWarning }) {
+		if slices.ContainsFunc(all.Items, func(e eventsv1.Event) bool {
+			return e.Reason == reason && e.Regarding.Name == name && e.Type == corev1.EventTypeWarning
+		}) {
 			return
 		}
 	}

@@ -60,13 +60,15 @@ func (s *Sim) tell(what string) {
 	if len(s.told) == 0 {
 		return
 	}
-	s.send(what)
+	// Before anything is shown: what comes while that is made out is late as well.
 	now := s.clock.Now()
+	s.send(what)
 	for _, due := range s.dues(now) {
 		if !due.After(s.promised) {
 			continue
 		}
 		s.promised = due
+		aggregates := slices.ContainsFunc(s.st.LAGs, func(l *lag) bool { return l.Due.Equal(due) })
 		go func() {
 			if s.clock.Wait(context.Background(), due.Sub(now)) != nil {
 				return
@@ -74,7 +76,11 @@ func (s *Sim) tell(what string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.work()
-			s.send("what was late")
+			// A link may have been shown with the change before; what hardware
+			// aggregates is in no list.
+			if aggregates || len(s.shown.differ(s.show())) > 0 {
+				s.send("what was late")
+			}
 		}()
 	}
 }

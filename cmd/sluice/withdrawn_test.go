@@ -1,13 +1,16 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
@@ -86,4 +89,47 @@ func TestWishesAreWithdrawn(t *testing.T) {
 	k.respec("p", switchdev)
 	k.await("n1", "as before, anew", func(o *v1alpha1.NodeNIC) bool { return o.UID != old.UID && ready(o) && calm(o) })
 	open("the NodeNIC went")
+}
+
+// A pod that two budgets are of cannot be evicted (the API server says so with another
+// error than for one that is used up): the drain says it, asks the others, and goes on
+// when there is one budget less.
+func TestPodOfTwoBudgets(t *testing.T) {
+	k := newKube(t)
+	ctx := t.Context()
+	k.node("n1")
+	m := newMachine(t)
+	k.agent("n1", m)
+	k.controller()
+	k.policy("p", "{nodeSelector: {}, pfs: [{pf: '0000:03:00.0', eswitch: switchdev, numVfs: 4}]}")
+	k.await("n1", "ready", ready)
+	var pods []*corev1.Pod
+	for i, name := range []string{"a-held-twice", "b-plain"} {
+		vf := vfAddress(t, m, i)
+		pod := k.hold(m, "n1", name, vf)
+		k.inside(m, pod, vf)
+		pods = append(pods, pod)
+	}
+	k.do(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		k.do(k.Get(ctx, client.ObjectKeyFromObject(pods[0]), pods[0]))
+		pods[0].Labels = map[string]string{"app": "twice"}
+		return k.Update(ctx, pods[0])
+	}))
+	all := intstr.FromInt32(0)
+	for _, name := range []string{"one", "two"} {
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		b.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "twice"}}}
+		k.do(k.Create(ctx, b))
+		b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: 1, ExpectedPods: 1, DisruptionsAllowed: 1}
+		k.do(k.Status().Update(ctx, b))
+	}
+	k.respec("p", "{nodeSelector: {}, pfs: [{pf: '0000:03:00.0', eswitch: legacy, numVfs: 4}]}")
+	k.await("n1", "blocked by two budgets", func(o *v1alpha1.NodeNIC) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Draining)
+		return is(o, v1alpha1.Draining, v1alpha1.ReasonBlocked) && strings.Contains(c.Message, "default/a-held-twice") && strings.Contains(c.Message, "more than one PodDisruptionBudget")
+	})
+	gone := func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
+	k.awaitPod(pods[1], "asked to go, beside one that cannot", gone)
+	k.do(k.Delete(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "two"}}))
+	k.awaitPod(pods[0], "asked to go, with one budget", gone)
 }

@@ -94,19 +94,21 @@ func stays(p *corev1.Pod) string {
 	return ""
 }
 
-// ask evicts a pod. It answers why that is refused for now: a PodDisruptionBudget.
+// ask evicts a pod. It answers why the API server refuses that for now: a budget that is
+// used up (429), two budgets for one pod (500, registry/core/pod/storage/eviction.go), or
+// what an admission webhook says. That is of this pod alone, and others are asked.
 func (f *theFleet) ask(ctx context.Context, p *corev1.Pod) (refused string, err error) {
 	err = f.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
 	})
 	switch {
-	case apierrors.IsTooManyRequests(err):
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return "", nil // it goes, has gone, or is another by now
+	case errors.As(err, new(apierrors.APIStatus)):
 		return reasonOf(err), nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return "", nil // it has gone, or is another by now
 	}
-	return "", err
+	return "", err // nobody has answered
 }
 
 // reasonOf is what the API server says of a budget that is used up, with its name.

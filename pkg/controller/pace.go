@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -119,7 +120,17 @@ func (f *theFleet) pace(ctx context.Context, _ reconcile.Request) (reconcile.Res
 			again = wait
 		}
 	}
-	return reconcile.Result{RequeueAfter: again}, errors.Join(failed...)
+	return inTime(ctx, again, errors.Join(failed...))
+}
+
+// inTime is how a round ends: with an error controller-runtime hears no RequeueAfter, and
+// one node that fails for ever would put the others' drains off by its backoff.
+func inTime(ctx context.Context, again time.Duration, err error) (reconcile.Result, error) {
+	if err != nil && again > 0 {
+		log.FromContext(ctx).Error(err, "nodes were not moved; they are tried again", "after", again)
+		err = nil
+	}
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
 // move makes the next move of one node, and answers when to look again at what

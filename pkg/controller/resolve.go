@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -132,7 +133,7 @@ func clip(text string) string {
 	if len(text) <= most {
 		return text
 	}
-	return text[:most] + " ..."
+	return strings.ToValidUTF8(text[:most], "") + " ..." // as it comes back from the API server
 }
 
 // atOnce is how many nodes are resolved at one time: each waits for the API server,

@@ -79,7 +79,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	if !r.Userspace {
 		err = j.tune(ctx, c)
 	} else if len(c.Sysctls) > 0 {
-		err = coded(types.ErrInvalidNetworkConfig, "sysctls: a program drives VF %s, and there is no interface for them: want them away", c.VF)
+		err = coded(types.ErrInvalidNetworkConfig, "sysctls: a program drives %s, and there is no interface for them: want them away", record.Name(c.VF))
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 	}
 	saved := p.span("record", "begin")
 	if err := store.Save(j.rec); err != nil {
-		return nil, coded(types.ErrIOFailure, "record the attachment of VF %s: %w", c.VF, err)
+		return nil, coded(types.ErrIOFailure, "record the attachment of %s: %w", record.Name(c.VF), err)
 	}
 	saved()
 	begun = true
@@ -106,11 +106,11 @@ func (j *job) seek(c Config, mode nic.Eswitch, mac nic.MAC) {
 	}
 }
 
-func newRecord(c Config, args *skel.CmdArgs, netnsID string, id nic.VFID, vf *nic.VF) *record.Record {
+func newRecord(c Config, args *skel.CmdArgs, netnsID string, id functionID, vf *nic.VF) *record.Record {
 	return &record.Record{
 		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName,
 		Netns: args.Netns, NetnsID: netnsID, Pod: c.Pod,
-		VF: c.VF, PF: id.PF, Index: id.Index, Userspace: userspace(vf), Representor: vf.Rep.Netdev.Name,
+		VF: c.VF, PF: id.PF, Index: id.Index, SF: id.SF, Userspace: userspace(vf), Representor: vf.Rep.Netdev.Name,
 		Bridge: c.Bridge, OVSDB: c.OVSDB,
 		Network: c.Name, Config: c.Raw, Args: c.Args, Path: args.Path, IPAM: c.IPAM,
 		Before: record.Before{
@@ -172,15 +172,15 @@ func (p *Plugin) open(ctx context.Context, path string) (host.NetnsLinks, error)
 	return pod, nil
 }
 
-// attachable finds the VF of a configuration and says what is wrong with it. away is who
+// attachable finds the VF or SF of a configuration and says what is wrong with it. away is who
 // has its representor in a pod, "" for nobody.
-func attachable(st nic.State, c Config, away string) (nic.VFID, *nic.VF, error) {
-	id, vf := st.VFAt(c.VF)
+func attachable(st nic.State, c Config, away string) (functionID, *nic.VF, error) {
+	id, vf := function(st, c.VF)
 	if vf == nil {
-		return id, nil, noVF(st, c.VF)
+		return id, nil, noFunction(st, c.VF)
 	}
-	bad := func(format string, args ...any) (nic.VFID, *nic.VF, error) {
-		return id, nil, coded(ErrNode, "VF %s (%s) "+format, append([]any{c.VF, id}, args...)...)
+	bad := func(format string, args ...any) (functionID, *nic.VF, error) {
+		return id, nil, coded(ErrNode, "%s (%s) "+format, append([]any{record.Name(c.VF), id}, args...)...)
 	}
 	pf := st.PF(id.PF)
 	if err := fits(c, pf, vf, away); err != nil {
@@ -194,6 +194,8 @@ func attachable(st nic.State, c Config, away string) (nic.VFID, *nic.VF, error) 
 	case vf.Settings[nic.VDPA] == "virtio":
 		return bad("has a vDPA device that virtio drives on the host: want vhost, for a program, or none")
 	case userspace(vf):
+	case id.SF && !vf.Netdev.Exists():
+		return bad("has no netdev: want it active, and its auxiliary device bound to its driver (devlink port function show %s/%d)", id.PF, vf.Rep.Port)
 	case vf.Driver == "":
 		return bad("is bound to no driver: want the kernel's network driver on it, or vfio-pci for a program")
 	case !vf.Netdev.Exists():
@@ -207,10 +209,10 @@ func fits(c Config, pf *nic.PF, vf *nic.VF, away string) error {
 	switchdev := pf.Eswitch == nic.Switchdev
 	switch {
 	case away != "" && c.Bridge != "":
-		return coded(ErrNode, "bridge = %q: the representor of VF %s is in a pod, with %s: want no bridge, or that pod's end", c.Bridge, c.VF, away)
+		return coded(ErrNode, "bridge = %q: the representor of %s is in a pod, with %s: want no bridge, or that pod's end", c.Bridge, record.Name(c.VF), away)
 	case away != "": // what is there for it, is in that pod
 	case switchdev && c.Bridge == "":
-		return coded(types.ErrInvalidNetworkConfig, "bridge is missing: VF %s is on a PF in switchdev mode: want the name of an Open vSwitch bridge for its representor", c.VF)
+		return coded(types.ErrInvalidNetworkConfig, "bridge is missing: %s is on a PF in switchdev mode: want the name of an Open vSwitch bridge for its representor", record.Name(c.VF))
 	case !switchdev && c.Bridge != "" && pf.Eswitch == "":
 		return coded(ErrNode, "bridge = %q: VF %s is on a PF without an eswitch: want a NIC that can do switchdev, or no bridge, for a VF that is in none", c.Bridge, c.VF)
 	case !switchdev && c.Bridge != "":
@@ -218,16 +220,16 @@ func fits(c Config, pf *nic.PF, vf *nic.VF, away string) error {
 	}
 	if only := c.VFFields.legacyOnly(); switchdev && len(only) > 0 {
 		f := only[0]
-		return coded(types.ErrInvalidNetworkConfig, "%s = %s: VF %s is on a PF in switchdev mode, which has no such thing: want it away: %s", f[0], f[1], c.VF, f[2])
+		return coded(types.ErrInvalidNetworkConfig, "%s = %s: %s is on a PF in switchdev mode, which has no such thing: want it away: %s", f[0], f[1], record.Name(c.VF), f[2])
 	}
 	want := c.settings(pf.Eswitch)
 	for _, name := range want.Names() {
 		if _, can := vf.Settings[name]; !can {
-			return coded(types.ErrInvalidNetworkConfig, "%s = %s: driver %s cannot set it on VF %s as the PF is now: want it away", fieldOf(name), want[name], pf.Driver, c.VF)
+			return coded(types.ErrInvalidNetworkConfig, "%s = %s: driver %s cannot set it on %s as the PF is now: want it away", fieldOf(name), want[name], pf.Driver, record.Name(c.VF))
 		}
 		n, _ := strconv.Atoi(want[name])
 		if most, bounded := vf.Limits[name]; bounded && n > most {
-			return coded(types.ErrInvalidNetworkConfig, "%s = %d: VF %s takes at most %d", fieldOf(name), n, c.VF, most)
+			return coded(types.ErrInvalidNetworkConfig, "%s = %d: %s takes at most %d", fieldOf(name), n, record.Name(c.VF), most)
 		}
 	}
 	return nil
@@ -241,18 +243,6 @@ func userspace(vf *nic.VF) bool {
 		return true
 	}
 	return vf.Settings[nic.VDPA] == "vhost"
-}
-
-func noVF(st nic.State, address string) error {
-	pf := st.PF(nic.PCI(address))
-	switch {
-	case pf == nil:
-		return coded(ErrNode, "deviceID = %q: there is no network function of this PCI address: want a VF's (sluice observe lists them)", address)
-	case len(pf.VFs) > 0:
-		return coded(types.ErrInvalidNetworkConfig, "deviceID = %q: it is a PF: want one of its %d VFs, for example %s", address, len(pf.VFs), pf.VFs[0].Address)
-	default:
-		return coded(types.ErrInvalidNetworkConfig, "deviceID = %q: it is a PF, and has no VFs: want a VF", address)
-	}
 }
 
 // unused refuses a netdev of a VF that the host itself has put to use.
@@ -269,7 +259,7 @@ func (p *Plugin) unused(ctx context.Context, vf string, n nic.Netdev) error {
 		if m, err := p.Host.Links.Link(ctx, l.Master); err == nil {
 			master = m.Name
 		}
-		return coded(ErrNode, "VF %s: its netdev %s is a port of %s on the host: want it free", vf, l.Name, master)
+		return coded(ErrNode, "%s: its netdev %s is a port of %s on the host: want it free", record.Name(vf), l.Name, master)
 	}
 	return nil
 }

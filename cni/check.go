@@ -44,7 +44,7 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	j := p.resume(ctx, store, r, args)
 	defer j.close()
 	if j.pod == nil && !r.Userspace {
-		return coded(ErrDamage, "VF %s: network namespace %s is not there any more", r.VF, r.Netns)
+		return coded(ErrDamage, "%s: network namespace %s is not there any more", record.Name(r.VF), r.Netns)
 	}
 	// What is to be read of addresses and routes hangs on there being some.
 	j.state.Lease = &made.Addressing
@@ -69,7 +69,7 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 		}
 	}
 	if len(bad) > 0 {
-		return coded(ErrDamage, "VF %s of %s: %s", r.VF, r.Holder(), strings.Join(bad, "; "))
+		return coded(ErrDamage, "%s of %s: %s", record.Name(r.VF), r.Holder(), strings.Join(bad, "; "))
 	}
 	if c.IPAM == "" {
 		return nil
@@ -89,13 +89,13 @@ func recorded(store record.Store, c Config, args *skel.CmdArgs) (*record.Record,
 		r, err := store.Load(c.key())
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return bad("VF "+c.VF, "there is no record of it")
+			return bad(record.Name(c.VF), "there is no record of it")
 		case err != nil:
 			return nil, err
 		case !r.IsOf(args.ContainerID, args.IfName):
-			return bad("VF "+c.VF, "it is held by %s", r.Holder())
+			return bad(record.Name(c.VF), "it is held by %s", r.Holder())
 		case !r.Attached():
-			return bad("VF "+c.VF, "its record says %s", r.Progress())
+			return bad(record.Name(c.VF), "its record says %s", r.Progress())
 		}
 		return r, nil
 	}
@@ -106,7 +106,7 @@ func recorded(store record.Store, c Config, args *skel.CmdArgs) (*record.Record,
 	case len(mine) == 0:
 		return bad("a VF", "there is no record of one")
 	case !mine[0].Attached():
-		return bad("VF "+mine[0].VF, "its record says %s", mine[0].Progress())
+		return bad(record.Name(mine[0].VF), "its record says %s", mine[0].Progress())
 	}
 	return mine[0], nil
 }

@@ -35,7 +35,7 @@ const (
 type Config struct {
 	CNIVersion string
 	Name       string
-	VF         string // PCI address: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
+	VF         string // PCI address or SF's device: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
 	Attach     Attach
 	Pair       bool    // there is no VF: VF is the name of a pair
 	Resource   string  // resourceName: the VF is the pod's of this resource
@@ -264,11 +264,13 @@ type devices struct {
 	runtimeMAC                  *nic.MAC
 }
 
-const deviceForm = "the PCI address of a VF, for example 0000:03:00.2"
+const deviceForm = "the PCI address of a VF, for example 0000:03:00.2, or the auxiliary device of an SF, for example mlx5_core.sf.4"
+
+func isDevice(s string) bool { return nic.IsPCIAddress(s) || nic.IsSFDevice(s) }
 
 func (d *devices) fields() []field {
 	address := func(into *string) func(*Config, json.RawMessage) error {
-		return func(_ *Config, raw json.RawMessage) error { return text(raw, into, nic.IsPCIAddress) }
+		return func(_ *Config, raw json.RawMessage) error { return text(raw, into, isDevice) }
 	}
 	return []field{
 		{"deviceID", deviceForm, address(&d.deviceID)},
@@ -504,7 +506,7 @@ func wherefrom(stdin []byte) (Config, error) {
 	out := Config{
 		VF: cmp.Or(c.Runtime.DeviceID, c.DeviceID), StateDir: cmp.Or(c.StateDir, DefaultStateDir), OVSDB: cmp.Or(c.OVSDB, DefaultOVSDB),
 	}
-	if !nic.IsPCIAddress(out.VF) {
+	if !isDevice(out.VF) {
 		out.VF = ""
 	}
 	return out, nil

@@ -17,24 +17,33 @@ import (
 	"sluice.dev/sluice/pkg/nic"
 )
 
-// failureCases are ADDs with everything asked for and with the least.
-func failureCases() map[string]func(pod) pod {
-	return map[string]func(pod) pod{
-		"full":  full,
-		"least": func(p pod) pod { return p.with("ipam", nil) },
+// failureCase is an ADD on a node.
+type failureCase struct {
+	spec string // of the node
+	ask  func(w *world) pod
+}
+
+const vfNode = "mlx5:cards=1,ports=2,vfs=8,numvfs=4,mode=switchdev"
+
+// failureCases are ADDs with everything asked for and with the least, and of an SF.
+func failureCases() map[string]failureCase {
+	return map[string]failureCase{
+		"full":  {vfNode, func(w *world) pod { return full(w.pod("c1", w.vf(0, 1))) }},
+		"least": {vfNode, func(w *world) pod { return w.pod("c1", w.vf(0, 1)).with("ipam", nil) }},
+		"sf":    {sfNode, func(w *world) pod { return fullSF(w.pod("c1", w.sf(0, 1))) }},
 	}
 }
 
 // TestAddFailsAnywhere lets each act of an ADD fail, before and after its effect.
 // The ADD undoes itself: the node is as before, and nothing is left for DEL.
 func TestAddFailsAnywhere(t *testing.T) {
-	for name, ask := range failureCases() {
+	for name, c := range failureCases() {
 		failed := 0
 		// try injects fault number n; false when the ADD got by without it.
 		try := func(what string, n int, inject func(*world, int)) bool {
-			w := newWorld(t)
+			w := newWorldOf(t, c.spec)
 			before := w.snap()
-			p := ask(w.pod("c1", w.vf(0, 1)))
+			p := c.ask(w)
 			inject(w, n)
 			err := w.add(p)
 			if err == nil {
@@ -160,13 +169,13 @@ func TestAddKilledAnywhere(t *testing.T) {
 			w.mustDel(next)
 		},
 	}
-	for name, ask := range failureCases() {
+	for name, c := range failureCases() {
 		for ending, end := range endings {
 			kills := 0
 			for n := 1; ; n++ {
-				w := newWorld(t)
+				w := newWorldOf(t, c.spec)
 				before := w.snap()
-				p := ask(w.pod("c1", w.vf(0, 1)))
+				p := c.ask(w)
 				crashed, err := w.crash(n, func() error { return w.add(p) })
 				if err != nil {
 					t.Fatal(err)
@@ -190,31 +199,33 @@ func TestAddKilledAnywhere(t *testing.T) {
 // TestDelKilledAnywhere ends the process of a DEL after each piece of work. The
 // next DEL finishes, and one more finds nothing to do.
 func TestDelKilledAnywhere(t *testing.T) {
-	kills := 0
-	for n := 1; ; n++ {
-		w := newWorld(t)
-		before := w.snap()
-		p := full(w.pod("c1", w.vf(0, 1)))
-		w.mustAdd(p)
-		crashed, err := w.crash(n, func() error { return w.del(p) })
-		if err != nil {
-			t.Fatal(err)
+	for name, c := range failureCases() {
+		kills := 0
+		for n := 1; ; n++ {
+			w := newWorldOf(t, c.spec)
+			before := w.snap()
+			p := c.ask(w)
+			w.mustAdd(p)
+			crashed, err := w.crash(n, func() error { return w.del(p) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.invariants(fmt.Sprintf("%s DEL killed after %d pieces", name, n))
+			w.mustDel(p)
+			w.mustBe(before, fmt.Sprintf("%s: after a DEL killed after %d pieces of work and another", name, n))
+			writes := w.sim.Writes()
+			w.mustDel(p)
+			if w.sim.Writes() != writes {
+				t.Fatal("DEL of nothing writes")
+			}
+			if !crashed {
+				break
+			}
+			kills++
 		}
-		w.invariants(fmt.Sprintf("DEL killed after %d pieces", n))
-		w.mustDel(p)
-		w.mustBe(before, fmt.Sprintf("after a DEL killed after %d pieces of work and another", n))
-		writes := w.sim.Writes()
-		w.mustDel(p)
-		if w.sim.Writes() != writes {
-			t.Fatal("DEL of nothing writes")
+		if kills < 15 {
+			t.Errorf("%s: only %d kills", name, kills)
 		}
-		if !crashed {
-			break
-		}
-		kills++
-	}
-	if kills < 15 {
-		t.Errorf("only %d kills", kills)
 	}
 }
 
@@ -561,6 +572,14 @@ func (w *world) invariants(when string) {
 		}
 	}
 	for _, pf := range w.state().PFs {
+		for _, sf := range pf.SFs {
+			if sf.Away && owners[sf.Device] == "" {
+				w.t.Fatalf("%s: SF %s is away, and no record of it", when, sf.Device)
+			}
+			if _, err := record.In(w.dir).Load(record.RepKey(sf.Device)); !sf.Rep.Exists() && err != nil {
+				w.t.Fatalf("%s: the representor of SF %s is away, and no record of it: %v", when, sf.Device, err)
+			}
+		}
 		for _, vf := range pf.VFs {
 			if _, err := record.In(w.dir).Load(record.RepKey(vf.Address)); !vf.Rep.Exists() && pf.Eswitch == nic.Switchdev && err != nil {
 				w.t.Fatalf("%s: the representor of VF %s is away, and no record of it: %v", when, vf.Address, err)

@@ -48,7 +48,13 @@ func (j *job) file() devfile.File {
 			f.Addresses = append(f.Addresses, a.String())
 		}
 	}
-	if r.Index < len(j.pf.VFs) {
+	switch {
+	case r.SF:
+		f.SF = true
+		if sf := j.pf.SF(r.Index); sf != nil {
+			f.Driver, f.RDMA = asVF(*sf).Driver, sf.RDMA
+		}
+	case r.Index < len(j.pf.VFs):
 		f.Driver = j.pf.VFs[r.Index].Driver
 		f.RDMA = j.pf.VFs[r.Index].RDMA
 	}

@@ -30,10 +30,11 @@ type job struct {
 	pod host.NetnsLinks // the attachment's namespace; nil when it cannot be reached
 	sw  Switch          // nil until it is needed
 
-	vf     nic.VFID // zero: the VF is not there
-	pf     nic.PF   // its PF, as it was seen last
-	port   uint32   // of its representor
-	uplink int      // ifindex of its PF's netdev
+	vf     functionID // zero: the VF is not there
+	other  bool       // another SF has the name of its device
+	pf     nic.PF     // its PF, as it was seen last
+	port   uint32     // of its representor
+	uplink int        // ifindex of its PF's netdev
 
 	state  State
 	stale  aspect
@@ -43,7 +44,7 @@ type job struct {
 // of makes j the job of a record.
 func (j *job) of(r *record.Record, cniPath string) {
 	j.rec = r
-	j.state.OfRep = r.OfRep
+	j.state.OfRep, j.state.SF = r.OfRep, r.SF
 	j.want = Want{VF: r.VF, IfName: r.IfName, Pair: r.Pair, OfRep: r.OfRep, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
 	j.call = Call{
 		Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
@@ -172,6 +173,9 @@ func (j *job) do(ctx context.Context, step Step) error {
 	case SetAdminMAC:
 		return j.setAdminMAC(ctx, s.MAC)
 	case SetSetting:
+		if j.vf.SF {
+			return j.p.Host.Settings.SetSF(ctx, j.pf, j.vf.Index, s.Name, s.Value)
+		}
 		return j.p.Host.Settings.SetVF(ctx, j.pf, j.vf.Index, s.Name, s.Value)
 	case Move:
 		if s.To == PodVF {
@@ -231,7 +235,7 @@ func (j *job) do(ctx context.Context, step Step) error {
 }
 
 func (j *job) links(d Dev) host.Links {
-	if d.Side == PodVF || d.Side == PodRep || d.Side == PodEnd {
+	if d.Side.inPod() {
 		return j.pod
 	}
 	return j.p.Host.Links
@@ -242,7 +246,7 @@ func (j *job) links(d Dev) host.Links {
 // temporary one rather than being stuck.
 func (j *job) rename(ctx context.Context, s Rename) error {
 	err := j.links(s.Dev).SetName(ctx, s.Dev.Ifindex, s.To)
-	if errors.Is(err, fs.ErrExist) && (s.Dev.Side == HostVF || s.Dev.Side == HomeRep) && j.want.Goal == record.Detached && s.To != j.want.temp() {
+	if errors.Is(err, fs.ErrExist) && (s.Dev.Side == HostVF || s.Dev.Side == HostSF || s.Dev.Side == HomeRep) && j.want.Goal == record.Detached && s.To != j.want.temp() {
 		j.state.NameTaken = true
 		return nil
 	}
@@ -267,7 +271,7 @@ func (j *job) setAdminMAC(ctx context.Context, mac nic.MAC) error {
 	if j.state.Rep.Exists() {
 		err = j.p.Host.Devlink.SetPortMAC(ctx, j.vf.PF, j.port, mac)
 	}
-	if errors.Is(err, host.ErrNotSupported) && j.uplink != 0 {
+	if errors.Is(err, host.ErrNotSupported) && j.uplink != 0 && !j.vf.SF {
 		return j.p.Host.Links.SetVFMAC(ctx, j.uplink, j.vf.Index, mac)
 	}
 	return err
@@ -313,9 +317,9 @@ func (j *job) await(ctx context.Context) error {
 // what is the netdev that the pod is given, in words.
 func (j *job) what() string {
 	if j.rec.OfRep {
-		return "the representor of VF " + j.rec.VF
+		return "the representor of " + record.Name(j.rec.VF)
 	}
-	return "the netdev of VF " + j.rec.VF
+	return "the netdev of " + record.Name(j.rec.VF)
 }
 
 // read answers the state, reading what is stale of it.
@@ -363,7 +367,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		case !j.want.Userspace && j.state.Place != AtHome && j.state.Place != InPod:
 			return State{}, coded(ErrKernel, "%s is gone", j.what())
 		case j.want.plugged() && !j.state.Rep.Exists():
-			return State{}, coded(ErrKernel, "the representor of VF %s is gone", j.rec.VF)
+			return State{}, coded(ErrKernel, "the representor of %s is gone", record.Name(j.rec.VF))
 		}
 	}
 	return j.state, nil
@@ -371,7 +375,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 
 // look takes from an observation of the whole node what it says about the VF.
 func (j *job) look(st nic.State) {
-	id, vf := st.VFAt(j.rec.VF)
+	id, vf := j.function(st)
 	j.stale = aspectPlace | aspectPort | aspectRDMA | aspectFile
 	j.vf, j.port, j.uplink = id, 0, 0
 	j.state.HasAdminMAC, j.state.AdminMAC, j.state.Rep = false, nic.MAC{}, nic.Netdev{}
@@ -427,7 +431,7 @@ func (j *job) readAdminMAC(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, vf := st.VFAt(j.rec.VF); vf != nil {
+	if _, vf := j.function(st); vf != nil {
 		j.state.AdminMAC = vf.MAC
 	}
 	return nil
@@ -441,16 +445,22 @@ func (j *job) readSettings(ctx context.Context) error {
 		return nil // all are set before it moves
 	}
 	defer j.p.span("kernel", "read settings")()
-	vf := &j.pf.VFs[j.vf.Index]
-	vf.Netdev = nic.Netdev{}
+	var netdev nic.Netdev
 	if j.state.Place == AtHome {
-		vf.Netdev = j.state.VF
+		netdev = j.state.VF
 	}
-	if err := j.p.Host.Settings.ReadVF(ctx, &j.pf, j.vf.Index); err != nil {
+	if j.vf.SF {
+		f := j.pf.SF(j.vf.Index)
+		f.Netdev = netdev
+		err := j.p.Host.Settings.ReadSF(ctx, &j.pf, f.Num)
+		j.state.Settings = f.Settings
 		return err
 	}
+	vf := &j.pf.VFs[j.vf.Index]
+	vf.Netdev = netdev
+	err := j.p.Host.Settings.ReadVF(ctx, &j.pf, j.vf.Index)
 	j.state.Settings = vf.Settings
-	return nil
+	return err
 }
 
 func (j *job) readVF(ctx context.Context) error {
@@ -504,12 +514,29 @@ func (j *job) readPlace(ctx context.Context) error {
 	if j.rec.OfRep {
 		return j.readRepPort(ctx)
 	}
+	if j.rec.SF {
+		return j.readSFPlace(ctx)
+	}
 	functions, err := j.p.Host.PCI.Functions(ctx)
 	if err != nil {
 		return err
 	}
 	for _, f := range functions {
 		if f.Address == j.rec.VF && f.Away {
+			j.state.Place = Elsewhere
+		}
+	}
+	return nil
+}
+
+// readSFPlace sees whether the SF has its netdev in a namespace that cannot be reached.
+func (j *job) readSFPlace(ctx context.Context) error {
+	all, err := j.p.Host.PCI.SFs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		if f.Name == j.rec.VF && nic.PCI(f.PF) == j.rec.PF && f.Num == j.rec.Index && f.Away {
 			j.state.Place = Elsewhere
 		}
 	}
@@ -536,7 +563,7 @@ func (j *job) isIts(l host.Link) bool {
 	if j.rec.OfRep {
 		return l.Parent == j.rec.PF.Name && l.PortName == j.rec.RepPort
 	}
-	return l.Parent == j.rec.VF
+	return l.Parent == j.rec.VF && !j.other
 }
 
 // find looks for the netdev among links.

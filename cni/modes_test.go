@@ -38,6 +38,9 @@ func (w *world) settings() map[string]nic.Settings {
 		for _, vf := range pf.VFs {
 			out[vf.Address] = vf.Settings
 		}
+		for _, sf := range pf.SFs {
+			out[nic.SFID{PF: pf.Handle, Num: sf.Num}.String()] = sf.Settings
+		}
 	}
 	return out
 }

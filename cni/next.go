@@ -2,6 +2,8 @@ package cni
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"net/netip"
 	"slices"
@@ -17,7 +19,7 @@ import (
 // Want is what an attachment is to be.
 type Want struct {
 	Goal record.Goal
-	VF   string // PCI address
+	VF   string // PCI address, or an SF's device
 
 	// Of an attachment.
 	IfName   string
@@ -55,6 +57,7 @@ const (
 type State struct {
 	Pair  bool // VF and Rep are the ends of a pair
 	OfRep bool // VF is the representor
+	SF    bool // VF is an SF's netdev
 	Place Place
 	VF    nic.Netdev // zero unless AtHome or InPod
 
@@ -116,21 +119,27 @@ func Next(w Want, s State) (Step, bool) {
 	return step, step != nil
 }
 
-// TempName is what the netdev of the VF at a PCI address is called on its way
-// between namespaces: unique on the machine, so that neither the pod's names
-// nor the host's can clash with it, and never longer than 15 bytes.
-func TempName(vf string) string { return "sl" + digits(vf) }
+// TempName is what the netdev of the VF at a PCI address, or of the SF with that device,
+// is called on its way between namespaces: unique on the machine, so that neither the
+// pod's names nor the host's can clash with it, and never longer than 15 bytes.
+func TempName(device string) string { return "sl" + short(device) }
 
 // temp is TempName, or of a representor the like of it.
 func (w Want) temp() string {
 	if w.OfRep {
-		return "sr" + digits(w.VF)
+		return "sr" + short(w.VF)
 	}
 	return TempName(w.VF)
 }
 
-func digits(vf string) string {
-	return strings.NewReplacer(":", "", ".", "").Replace(vf)
+// short is the digits of a PCI address; the name of an SF's device has no bound, so it
+// is "f" and a hash.
+func short(device string) string {
+	if nic.IsSFDevice(device) {
+		sum := sha256.Sum256([]byte(device))
+		return "f" + hex.EncodeToString(sum[:6])
+	}
+	return strings.NewReplacer(":", "", ".", "").Replace(device)
 }
 
 // attach puts the switch's side first, so that the VF finds its port ready, and
@@ -193,9 +202,9 @@ func attach(w Want, s State) Step {
 // what the attachment is of, in words.
 func (w Want) what() string {
 	if w.OfRep {
-		return "the representor of VF " + w.VF
+		return "the representor of " + record.Name(w.VF)
 	}
-	return "VF " + w.VF
+	return record.Name(w.VF)
 }
 
 // plugged says that the attachment has a port in a bridge.
@@ -338,6 +347,10 @@ func (s State) vf() Dev {
 		side = PodRep
 	case s.OfRep:
 		side = HomeRep
+	case s.SF && s.Place == InPod:
+		side = PodSF
+	case s.SF:
+		side = HostSF
 	case s.Place == InPod:
 		side = PodVF
 	}

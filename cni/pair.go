@@ -93,7 +93,7 @@ func (j *job) beginPair(ctx context.Context, c Config, args *skel.CmdArgs) error
 	if err := podReady(ctx, j.pod, own, args); err != nil {
 		return err
 	}
-	r := newRecord(c, args, j.pod.ID(), nic.VFID{}, &nic.VF{})
+	r := newRecord(c, args, j.pod.ID(), functionID{}, &nic.VF{})
 	r.Boot, r.Pair, r.Representor = j.p.Host.Boot, true, c.VF
 	j.of(r, args.Path)
 	if c.IPAM != "" {

@@ -153,7 +153,7 @@ func (p *Plugin) settle(ctx context.Context, store record.Store, vf, endpoint st
 			return err
 		}
 		if _, err := store.Load(vf); r == nil && !errors.Is(err, fs.ErrNotExist) {
-			return coded(types.ErrTryAgainLater, "VF %s is in a pod, and nobody knows in which: %w: want that pod's end", vf, damaged)
+			return coded(types.ErrTryAgainLater, "%s is in a pod, and nobody knows in which: %w: want that pod's end", record.Name(vf), damaged)
 		}
 		if r == nil {
 			return nil
@@ -167,12 +167,12 @@ func (p *Plugin) settle(ctx context.Context, store record.Store, vf, endpoint st
 	}
 	switch mine := r.IsOf(args.ContainerID, args.IfName); {
 	case alive && mine && r.Attached():
-		return coded(types.ErrInvalidNetworkConfig, "VF %s is attached to %s already: want a DEL before another ADD", vf, r.Holder())
+		return coded(types.ErrInvalidNetworkConfig, "%s is attached to %s already: want a DEL before another ADD", record.Name(vf), r.Holder())
 	case alive && !mine:
-		return coded(types.ErrTryAgainLater, "VF %s is held by %s (%s): want its DEL first", vf, r.Holder(), r.Progress())
+		return coded(types.ErrTryAgainLater, "%s is held by %s (%s): want its DEL first", record.Name(vf), r.Holder(), r.Progress())
 	}
 	if err := j.detach(ctx); err != nil {
-		return fmt.Errorf("take down what %s left of VF %s: %w", r.Holder(), vf, err)
+		return fmt.Errorf("take down what %s left of %s: %w", r.Holder(), record.Name(vf), err)
 	}
 	return nil
 }

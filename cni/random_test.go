@@ -37,7 +37,7 @@ func TestRandomSequences(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for i := range sequences {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		w := newWorldOf(t, "mlx5:cards=1,ports=2,vfs=4,numvfs=2,mode=switchdev+machine:reps=free")
+		w := newWorldOf(t, "mlx5:cards=1,ports=2,vfs=4,numvfs=2,numsfs=2,mode=switchdev+machine:reps=free")
 		w.bind(w.vf(1, 1), "vfio-pci")
 		before, settings := w.snap(), w.settings()
 		pods := map[string]pod{}
@@ -87,7 +87,11 @@ func (w *world) random(rng *rand.Rand, pods map[string]pod) string {
 	p, ok := pods[name]
 	if !ok {
 		vf := [2]int{rng.IntN(2), rng.IntN(2)}
-		p = w.pod(name, w.vf(vf[0], vf[1]))
+		device := w.vf(vf[0], vf[1])
+		if rng.IntN(3) == 0 {
+			device = w.sf(vf[0], vf[1])
+		}
+		p = w.pod(name, device)
 		switch rng.IntN(6) {
 		case 0:
 			p = full(p)

@@ -59,14 +59,14 @@ func (c *Config) keyOf(vf string) string {
 
 // representor finds the representor that a configuration is about, and says what is
 // wrong with it.
-func (p *Plugin) representor(ctx context.Context, store record.Store, st nic.State, c Config) (nic.VFID, *nic.VF, host.Link, error) {
-	id, vf := st.VFAt(c.VF)
-	no := func(err error) (nic.VFID, *nic.VF, host.Link, error) { return id, nil, host.Link{}, err }
-	bad := func(format string, args ...any) (nic.VFID, *nic.VF, host.Link, error) {
-		return no(coded(ErrNode, "VF %s (%s) "+format, append([]any{c.VF, id}, args...)...))
+func (p *Plugin) representor(ctx context.Context, store record.Store, st nic.State, c Config) (functionID, *nic.VF, host.Link, error) {
+	id, vf := function(st, c.VF)
+	no := func(err error) (functionID, *nic.VF, host.Link, error) { return id, nil, host.Link{}, err }
+	bad := func(format string, args ...any) (functionID, *nic.VF, host.Link, error) {
+		return no(coded(ErrNode, "%s (%s) "+format, append([]any{record.Name(c.VF), id}, args...)...))
 	}
 	if vf == nil {
-		return no(noVF(st, c.VF))
+		return no(noFunction(st, c.VF))
 	}
 	if mode := st.PF(id.PF).Eswitch; mode != nic.Switchdev {
 		return bad("has no representor: its PF has its eswitch in %s mode: want switchdev (eswitch: switchdev in the node's NodeNIC, sluice apply)", orNo(mode))
@@ -76,9 +76,9 @@ func (p *Plugin) representor(ctx context.Context, store record.Store, st nic.Sta
 	}
 	switch r, err := store.Load(c.VF); {
 	case err == nil && r.Bridge != "":
-		return no(coded(types.ErrTryAgainLater, "VF %s is %s of %s, with its representor in bridge %s: want its DEL first", c.VF, r.Progress(), r.Holder(), r.Bridge))
+		return no(coded(types.ErrTryAgainLater, "%s is %s of %s, with its representor in bridge %s: want its DEL first", record.Name(c.VF), r.Progress(), r.Holder(), r.Bridge))
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return no(coded(types.ErrTryAgainLater, "VF %s is held by nobody knows whom: %w: want that pod's end", c.VF, err))
+		return no(coded(types.ErrTryAgainLater, "%s is held by nobody knows whom: %w: want that pod's end", record.Name(c.VF), err))
 	}
 	l, err := p.Host.Links.Link(ctx, vf.Rep.Netdev.Ifindex)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Plugin) representor(ctx context.Context, store record.Store, st nic.Sta
 // pinned is the refusal of a representor that may not leave its network namespace.
 func pinned(vf, name string, err error) error {
 	return coded(types.ErrInvalidNetworkConfig,
-		`attach = "representor": %s, that of VF %s, has to stay in the host's network namespace: %w: want a bridge of the host's for it (attach: device), the switch in the host's network namespace (hostNetwork: true), or a driver that does not pin its representors`, name, vf, err)
+		`attach = "representor": %s, that of %s, has to stay in the host's network namespace: %w: want a bridge of the host's for it (attach: device), the switch in the host's network namespace (hostNetwork: true), or a driver that does not pin its representors`, name, record.Name(vf), err)
 }
 
 func orNo(mode nic.Eswitch) string {
@@ -159,7 +159,7 @@ func (j *job) beginRep(ctx context.Context, c Config, args *skel.CmdArgs) error 
 	j.look(st)
 	defer j.p.span("record", "begin")()
 	if err := j.store.Save(r); err != nil {
-		return coded(types.ErrIOFailure, "record the attachment of the representor of VF %s: %w", c.VF, err)
+		return coded(types.ErrIOFailure, "record the attachment of the representor of %s: %w", record.Name(c.VF), err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func repAway(store record.Store, vf string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case err != nil:
-		return "", coded(types.ErrTryAgainLater, "the representor of VF %s is in a pod, and nobody knows in which: %w: want that pod's end", vf, err)
+		return "", coded(types.ErrTryAgainLater, "the representor of %s is in a pod, and nobody knows in which: %w: want that pod's end", record.Name(vf), err)
 	}
 	return r.Holder(), nil
 }
@@ -185,7 +185,7 @@ func (p *Plugin) salvageRep(ctx context.Context, store record.Store, address str
 		return nil, err
 	}
 	key := record.RepKey(address)
-	id, vf := st.VFAt(address)
+	id, vf := function(st, address)
 	if vf == nil || vf.Rep.Exists() || st.PF(id.PF).Eswitch != nic.Switchdev {
 		return nil, store.SetAside(key)
 	}
@@ -202,14 +202,18 @@ func (p *Plugin) salvageRep(ctx context.Context, store record.Store, address str
 		return nil, err
 	}
 	i := slices.IndexFunc(all, func(l host.Link) bool {
-		return l.Parent == id.PF.Name && strings.HasSuffix(l.PortName, "vf"+strconv.Itoa(id.Index))
+		kind := "vf"
+		if id.SF {
+			kind = "sf"
+		}
+		return l.Parent == id.PF.Name && strings.HasSuffix(l.PortName, kind+strconv.Itoa(id.Index))
 	})
 	if i < 0 {
 		return nil, nil
 	}
 	r := &record.Record{
 		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName, Netns: args.Netns, NetnsID: pod.ID(), Boot: p.Host.Boot,
-		VF: address, PF: id.PF, Index: id.Index, OfRep: true, RepPort: all[i].PortName,
+		VF: address, PF: id.PF, Index: id.Index, SF: id.SF, OfRep: true, RepPort: all[i].PortName,
 		Config: json.RawMessage("{}"), Path: args.Path,
 		Before: record.Before{MAC: all[i].MAC, MTU: all[i].MTU},
 	}

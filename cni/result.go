@@ -46,7 +46,7 @@ func (j *job) answer(c Config) *current.Result {
 	index := len(out.Interfaces) - 1
 	pod := out.Interfaces[index]
 	pod.Sandbox = j.rec.Netns
-	if !j.want.Pair {
+	if !j.want.Pair && !j.rec.SF { // an SF is no PCI device
 		pod.PciID = j.rec.VF
 	}
 	if j.result == nil {

@@ -83,7 +83,7 @@ func noDevices(st nic.State, c Config) string {
 	for _, pf := range st.PFs {
 		if (pf.Eswitch == nic.Switchdev) == switchdev {
 			ports++
-			vfs += len(pf.VFs)
+			vfs += len(pf.VFs) + len(pf.SFs)
 		}
 	}
 	switch {

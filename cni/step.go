@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/offload"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
@@ -36,7 +37,11 @@ const (
 	PodEnd              // of a pair, in the pod's namespace
 	HomeRep             // representor that a pod is given, in the host's namespace
 	PodRep              // representor in the pod's namespace
+	HostSF              // SF's netdev in the host's namespace
+	PodSF               // SF's netdev in the pod's namespace
 )
+
+func (s Side) inPod() bool { return s == PodVF || s == PodEnd || s == PodRep || s == PodSF }
 
 func (d Dev) String() string {
 	switch d.Side {
@@ -46,6 +51,10 @@ func (d Dev) String() string {
 		return "representor " + d.Name + " in the pod"
 	case HostVF:
 		return "VF netdev " + d.Name
+	case HostSF:
+		return "SF netdev " + d.Name
+	case PodSF:
+		return "SF netdev " + d.Name + " in the pod"
 	case HostEnd:
 		return "veth " + d.Name
 	case PodEnd:
@@ -75,7 +84,7 @@ type (
 	}
 	// SetAdminMAC sets the VF's administrative address on the switch's side.
 	SetAdminMAC struct {
-		VF  string // PCI address
+		VF  string // PCI address, or an SF's device
 		MAC nic.MAC
 	}
 	SetAltName struct {
@@ -89,7 +98,7 @@ type (
 	}
 	// SetSetting sets what the switch's side lets the VF do.
 	SetSetting struct {
-		VF    string // PCI address
+		VF    string // PCI address, or an SF's device
 		Name  nic.Setting
 		Value string
 	}
@@ -111,7 +120,7 @@ type (
 	// namespace is ending: it is moved to the host's when the last user of the
 	// namespace is gone (net/core/dev.c, default_device_exit_net).
 	Await struct {
-		VF string // PCI address
+		VF string // PCI address, or an SF's device
 	}
 	// AwaitFlows waits for OVN to have the port's flows in the switch.
 	AwaitFlows struct{ Representor string }
@@ -187,9 +196,9 @@ func (s SetUp) String() string {
 
 func (s SetAdminMAC) String() string {
 	if s.MAC.IsZero() {
-		return "clear administrative MAC of VF " + s.VF
+		return "clear administrative MAC of " + record.Name(s.VF)
 	}
-	return fmt.Sprintf("set administrative MAC %s of VF %s", s.MAC, s.VF)
+	return fmt.Sprintf("set administrative MAC %s of %s", s.MAC, record.Name(s.VF))
 }
 
 func (s SetAltName) String() string {
@@ -202,7 +211,7 @@ func (s SetAltName) String() string {
 func (s SetPromisc) String() string { return fmt.Sprintf("set %s promiscuous: %v", s.Dev, s.On) }
 
 func (s SetSetting) String() string {
-	return fmt.Sprintf("set %s %s of VF %s", s.Name, s.Value, s.VF)
+	return fmt.Sprintf("set %s %s of %s", s.Name, s.Value, record.Name(s.VF))
 }
 
 func (s Move) String() string {
@@ -226,7 +235,7 @@ func (s AddPair) String() string {
 func (s DelPair) String() string { return "remove pair of veth " + s.Host }
 
 func (s Await) String() string {
-	return "wait until the kernel gives the netdev of VF " + s.VF + " back"
+	return "wait until the kernel gives the netdev of " + record.Name(s.VF) + " back"
 }
 
 func (s AwaitFlows) String() string {

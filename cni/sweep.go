@@ -263,7 +263,7 @@ func (s *sweeper) one(ctx context.Context, vf string) error {
 			if err != nil || r == nil {
 				return err
 			}
-			s.swept.say("the record of VF %s could not be read and is set aside", vf)
+			s.swept.say("the record of %s could not be read and is set aside", record.Name(vf))
 		}
 		j := s.p.resume(ctx, s.store, r, args)
 		defer j.close()
@@ -272,9 +272,9 @@ func (s *sweeper) one(ctx context.Context, vf string) error {
 			return err
 		}
 		if err := j.detach(ctx); err != nil {
-			return fmt.Errorf("take down VF %s of %s, as %s: %w", vf, r.Holder(), why, err)
+			return fmt.Errorf("take down %s of %s, as %s: %w", record.Name(vf), r.Holder(), why, err)
 		}
-		s.swept.say("VF %s of %s is taken down: %s", vf, r.Holder(), why)
+		s.swept.say("%s of %s is taken down: %s", record.Name(vf), r.Holder(), why)
 		return nil
 	})
 }
@@ -317,12 +317,17 @@ func (s *sweeper) unplug(ctx context.Context, port offload.Port) error {
 	return s.locked(ctx, vf, remove)
 }
 
-// behind is the PCI address of the VF that has a representor of this name, "" none.
+// behind is the ID of the VF or SF that has a representor of this name, "" none.
 func behind(st nic.State, representor string) string {
 	for _, pf := range st.PFs {
 		for _, vf := range pf.VFs {
 			if vf.Rep.Netdev.Name == representor {
 				return vf.Address
+			}
+		}
+		for _, sf := range pf.SFs {
+			if sf.Rep.Name == representor {
+				return sf.Device
 			}
 		}
 	}
@@ -344,13 +349,13 @@ func (p *Plugin) salvage(ctx context.Context, store record.Store, address, endpo
 	if err != nil {
 		return nil, err
 	}
-	id, vf := st.VFAt(address)
+	id, vf := function(st, address)
 	if vf == nil { // a VF that is not there is nobody's
 		return nil, store.SetAside(address)
 	}
 	r := &record.Record{
 		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName, Netns: args.Netns, Boot: p.Host.Boot,
-		VF: address, PF: id.PF, Index: id.Index, Representor: vf.Rep.Netdev.Name, OVSDB: endpoint,
+		VF: address, PF: id.PF, Index: id.Index, SF: id.SF, Representor: vf.Rep.Netdev.Name, OVSDB: endpoint,
 		Config: json.RawMessage("{}"), Path: args.Path,
 		Before: record.Before{
 			Name: vf.Netdev.Name, AdminMAC: vf.MAC, MAC: vf.Netdev.MAC, MTU: vf.Netdev.MTU, Up: vf.Netdev.Up,
@@ -359,7 +364,7 @@ func (p *Plugin) salvage(ctx context.Context, store record.Store, address, endpo
 	}
 	port, err := p.portOf(ctx, endpoint, r.Representor)
 	if err != nil {
-		return nil, fmt.Errorf("the record of VF %s cannot be read, and its port cannot be looked up: %w", address, err)
+		return nil, fmt.Errorf("the record of %s cannot be read, and its port cannot be looked up: %w", record.Name(address), err)
 	}
 	inPod, err := p.salvagePod(ctx, r)
 	if err != nil {

@@ -49,7 +49,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	return newWorldOf(t, "mlx5:cards=1,ports=2,vfs=8,numvfs=4,mode=switchdev")
+	return newWorldOf(t, vfNode)
 }
 
 func newWorldOf(t testing.TB, spec string) *world {
@@ -229,6 +229,7 @@ func (w *world) mustDel(p pod) {
 // snapshot is all that an attachment may change.
 type snapshot struct {
 	Functions []host.Function
+	SFs       []host.SFDevice
 	Ports     []host.DevlinkPort
 	Links     []host.Link
 	Switch    map[string]offload.Port
@@ -251,11 +252,12 @@ func snapOf(t testing.TB, m host.Machine, dir string) snapshot {
 	t.Helper()
 	ctx := context.Background()
 	functions, err1 := m.PCI.Functions(ctx)
+	sfs, err6 := m.PCI.SFs(ctx)
 	ports, err2 := m.Devlink.Ports(ctx)
 	links, err3 := m.Links.Links(ctx)
 	owners, err4 := record.Owners(dir, "")
 	files, err5 := devfile.In(dir).Keys()
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		t.Fatal(err)
 	}
 	for i := range ports {
@@ -267,7 +269,7 @@ func snapOf(t testing.TB, m host.Machine, dir string) snapshot {
 		links[i].AltNames = append([]string(nil), slices.Sorted(slices.Values(links[i].AltNames))...)
 	}
 	slices.SortFunc(links, func(a, b host.Link) int { return strings.Compare(a.Name, b.Name) })
-	return snapshot{Functions: functions, Ports: ports, Links: links, Owners: owners, Files: files}
+	return snapshot{Functions: functions, SFs: sfs, Ports: ports, Links: links, Owners: owners, Files: files}
 }
 
 func (w *world) mustBe(want snapshot, when string) {

@@ -9,6 +9,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/offload"
 	"sluice.dev/sluice/pkg/ovsdb"
 )
@@ -104,10 +105,10 @@ func (j *job) takeDown(ctx context.Context, vf string, h offload.Port, what stri
 		return err
 	}
 	if alive {
-		return coded(types.ErrTryAgainLater, "%s belongs to %s, on VF %s: want its DEL first", what, r.Holder(), vf)
+		return coded(types.ErrTryAgainLater, "%s belongs to %s, on %s: want its DEL first", what, r.Holder(), record.Name(vf))
 	}
 	if err := other.detach(ctx); err != nil {
-		return fmt.Errorf("take down what %s left of VF %s: %w", r.Holder(), vf, err)
+		return fmt.Errorf("take down what %s left of %s: %w", r.Holder(), record.Name(vf), err)
 	}
 	return nil
 }

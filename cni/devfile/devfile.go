@@ -25,9 +25,10 @@ type File struct {
 	Network   string `json:"network,omitempty"`
 	Interface string `json:"interface"`        // in the pod; of what a program drives, the one that it would be
 	Attached  string `json:"attached"`         // netdev, userspace or representor
-	Device    string `json:"device"`           // ID: PCI address
+	Device    string `json:"device"`           // ID: PCI address, of an SF its auxiliary device
 	PF        string `json:"pf"`               // PCI address
-	Index     int    `json:"index"`            // of the VF among the PF's
+	Index     int    `json:"index"`            // of the VF among the PF's; of an SF its number
+	SF        bool   `json:"sf,omitempty"`     // it is an SF
 	Driver    string `json:"driver,omitempty"` // of the VF
 	NUMA      int    `json:"numa"`             // -1: the platform does not say
 

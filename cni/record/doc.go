@@ -2,7 +2,7 @@
 // before the first act on the VF and removed after the last.
 //
 // A record is stateDir/attachments/ADDRESS.json, ADDRESS being the VF's PCI
-// address: the file's name is what makes an owner exclusive. Its first line is
+// address, or the name of the SF's auxiliary device: the file's name is what makes an owner exclusive. Its first line is
 // the Record, written to a temporary file, flushed and renamed, so that it is
 // whole or not there. What was about to be done is appended below, one Entry a
 // line, unflushed: an undo needs only the first line, since the rest is compared

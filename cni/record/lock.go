@@ -29,7 +29,7 @@ func (s Store) Lock(ctx context.Context, vf string) (unlock func(), err error) {
 	}
 	if err := flock(ctx, f); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("lock VF %s: %w", vf, err)
+		return nil, fmt.Errorf("lock %s: %w", Name(vf), err)
 	}
 	return func() { f.Close() }, nil
 }

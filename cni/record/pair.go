@@ -32,5 +32,20 @@ const repSuffix = "-rep"
 // isKey says whether a record may be called so.
 func isKey(s string) bool {
 	vf, _ := strings.CutSuffix(s, repSuffix)
-	return nic.IsPCIAddress(vf) || IsPairName(s)
+	return nic.IsPCIAddress(vf) || nic.IsSFDevice(vf) || IsPairName(s)
+}
+
+// Name says in words what the record of a key is of: "VF 0000:03:00.2",
+// "SF mlx5_core.sf.4", "the representor of VF 0000:03:00.2", "pair slv1a2b3c4d5e6f".
+func Name(key string) string {
+	device, ofRep := strings.CutSuffix(key, repSuffix)
+	switch {
+	case IsPairName(key):
+		return "pair " + key
+	case ofRep:
+		return "the representor of " + Name(device)
+	case nic.IsSFDevice(key):
+		return "SF " + key
+	}
+	return "VF " + key
 }

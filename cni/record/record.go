@@ -26,9 +26,10 @@ type Record struct {
 	Pod       Pod    `json:"pod,omitzero"`
 
 	// What it is made of.
-	VF          string     `json:"vf"` // PCI address; of a pair PairName
+	VF          string     `json:"vf"` // PCI address; of an SF its auxiliary device; of a pair PairName
 	PF          nic.Handle `json:"pf"`
-	Index       int        `json:"index"`               // of the VF among the PF's
+	Index       int        `json:"index"`               // of the VF among the PF's; of an SF its number
+	SF          bool       `json:"sf,omitempty"`        // it is an SF
 	Pair        bool       `json:"pair,omitempty"`      // of software interfaces: VF is the host's end
 	OfRep       bool       `json:"ofRep,omitempty"`     // the pod's interface is the representor, and Before is of it
 	RepPort     string     `json:"repPort,omitempty"`   // with OfRep: its phys_port_name, by which it is found

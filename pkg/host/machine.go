@@ -365,6 +365,9 @@ type Settings interface {
 	// ReadVF fills in those of one VF, whatever the number of VFs.
 	ReadVF(ctx context.Context, pf *nic.PF, vf int) error
 
+	// ReadSF fills in those of one SF, by its number.
+	ReadSF(ctx context.Context, pf *nic.PF, num int) error
+
 	// SetPF, SetVF and SetSF set one. A setting that the object does not have, or
 	// not as it is now, is ErrNotSupported; a value that is none, or over the
 	// limit, ErrInvalid.

@@ -1,6 +1,9 @@
 package nic
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // SFID names an SF: its PF and its number among the PF's SFs (sfnum), which
 // whoever makes it chooses.
@@ -10,6 +13,17 @@ type SFID struct {
 }
 
 func (id SFID) String() string { return fmt.Sprintf("%s sf %d", id.PF, id.Num) }
+
+// IsSFDevice says whether a name has the form of SFs' auxiliary devices, DRIVER.sf.N
+// (drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c). It can be a file's name.
+func IsSFDevice(name string) bool {
+	driver, number, ok := strings.Cut(name, ".sf.")
+	bad := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	}
+	return ok && driver != "" && len(driver) <= 56 && !strings.ContainsFunc(driver, bad) &&
+		number != "" && len(number) <= 10 && strings.Trim(number, "0123456789") == ""
+}
 
 // SF is one subfunction of a PF in switchdev mode.
 type SF struct {

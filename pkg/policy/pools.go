@@ -220,7 +220,7 @@ func (r *resolver) filter(path string, f v1alpha1.Filter) nic.Filter {
 		}
 	}
 	for i, a := range f.Addresses {
-		if !nic.IsPCIAddress(a) && !isSFDevice(a) {
+		if !nic.IsPCIAddress(a) && !nic.IsSFDevice(a) {
 			r.fail(fmt.Sprintf("%s.addresses[%d]", path, i), "%v, or the name of an SF's device, for example mlx5_core.sf.4", notPCI(a))
 		}
 	}
@@ -240,13 +240,6 @@ func (r *resolver) filter(path string, f v1alpha1.Filter) nic.Filter {
 // pciIDs is pciID of a list, in which none may be left out.
 func (f *form) pciIDs(path, id string) {
 	f.pciID(path, cmp.Or(id, `""`))
-}
-
-// isSFDevice says whether a name has the form of SFs' auxiliary devices,
-// DRIVER.sf.N (drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c).
-func isSFDevice(name string) bool {
-	driver, number, ok := strings.Cut(name, ".sf.")
-	return ok && driver != "" && !strings.ContainsAny(driver, "/: ") && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
 // ParsePicks reads PF or PF#RANGES, for example 0000:03:00.0#0-3,7, where PF is a

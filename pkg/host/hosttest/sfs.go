@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
@@ -159,6 +161,19 @@ func sfSettings(t *testing.T, f Fixture) {
 	}
 	if _, lacks := f.Lacks[Rates]; !lacks {
 		o.give(t, f, nic.MaxRate, "100")
+	}
+	// By itself it is the same as in the list.
+	p := observePF(t, f, h)
+	want := p.Clone()
+	for i := range p.SFs {
+		p.SFs[i].Settings, p.SFs[i].Limits = nil, nil
+		must(t, f.Machine.Settings.ReadSF(t.Context(), &p, p.SFs[i].Num))
+	}
+	if d := cmp.Diff(want, p); d != "" {
+		t.Errorf("-in the list +by itself:\n%s", d)
+	}
+	if err := f.Machine.Settings.ReadSF(t.Context(), &p, 7); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v: want errors.Is %v", err, fs.ErrNotExist)
 	}
 }
 

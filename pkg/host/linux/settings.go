@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	"golang.org/x/sys/unix"
+
 	"sluice.dev/sluice/pkg/devlink"
 	"sluice.dev/sluice/pkg/ethtool"
 	"sluice.dev/sluice/pkg/host"
@@ -198,6 +200,19 @@ func (s settings) ReadVF(ctx context.Context, pf *nic.PF, vf int) error {
 	t := s.tellVF(ctx, *pf, *v, everything)
 	take(&v.Settings, &v.Limits, t.vf(*pf, *v))
 	v.VDPA = t.devices[nic.PCI(v.Address)]
+	return nil
+}
+
+func (s settings) ReadSF(ctx context.Context, pf *nic.PF, num int) error {
+	const op = "read settings"
+	if err := begin(ctx, op, pf.Handle.String()); err != nil {
+		return err
+	}
+	f := pf.SF(num)
+	if f == nil {
+		return refuse(op, nic.SFID{PF: pf.Handle, Num: num}.String(), unix.ENODEV, fmt.Errorf("there is no such SF: %w", fs.ErrNotExist))
+	}
+	take(&f.Settings, &f.Limits, s.tellSF(*pf, *f, everything).sf(*pf, *f))
 	return nil
 }
 

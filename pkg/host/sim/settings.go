@@ -120,6 +120,19 @@ func (s settings) ReadVF(ctx context.Context, p *nic.PF, v int) error {
 	})
 }
 
+func (s settings) ReadSF(ctx context.Context, p *nic.PF, num int) error {
+	op := Op{Verb: "read settings", Object: nic.SFID{PF: p.Handle, Num: num}.String()}
+	return s.read(ctx, string(op.Verb), func() error {
+		t, ok := s.target(sfID(s.byHandle(p.Handle), num), s.netdevs())
+		f := p.SF(num)
+		if !ok || f == nil {
+			return op.fail(syscall.ENODEV)
+		}
+		f.Settings, f.Limits = s.look(t, s.knobs())
+		return nil
+	})
+}
+
 // vdpaDevice is the device that the setting tells of.
 func vdpaDevice(f int, v nic.VF) nic.VDPADevice {
 	name := "vdpa:" + v.Address

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -12,6 +13,9 @@ import (
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/nic"
 )
+
+// strideFlag 3 is two minutes in an emulated guest.
+var strideFlag = flag.Int("stride", 12, "TestSFInLab kills at each place of so many")
 
 // sfs makes SFs of a port, active, and returns their devices.
 func (n *labNode) sfs(pf, count int) []string {
@@ -87,12 +91,8 @@ func TestSFInLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	self = n.install(self)
-	stride := 3
-	if testing.Short() {
-		stride = 9
-	}
 	for _, verb := range []string{"ADD", "DEL"} {
-		for at := 2; ; at += stride {
+		for at := 2; ; at += *strideFlag {
 			p := ask(fmt.Sprintf("s%s%d", strings.ToLower(verb), at), at)
 			if verb == "DEL" {
 				n.must("ADD", p)

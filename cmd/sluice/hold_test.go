@@ -63,6 +63,37 @@ func TestVFTakenBetweenLookAndStep(t *testing.T) {
 	}
 }
 
+// The same of an SF that is to go.
+func TestSFTakenBetweenLookAndStep(t *testing.T) {
+	c := newCLI(t, "mlx5:cards=1,vfs=4,numsfs=1,mode=switchdev")
+	sf := c.observe()[0].PFs[0].SFs[0]
+	o := &options{sim: c.sim, stateDir: c.dir, output: "table"}
+	n, err := o.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := false
+	r := n.runner(func(e apply.Event) {
+		if e.Kind != apply.EventStarted || taken {
+			return
+		}
+		taken = true
+		if err := record.In(c.dir).Save(&record.Record{Container: "c1", IfName: "eth0", VF: sf.Device, SF: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err = r.Run(t.Context(), nic.Spec{PFs: []nic.PFSpec{{Handle: nic.PCI("0000:03:00.0"), SFs: &[]nic.SFSpec{}}}})
+	if err == nil || !strings.Contains(err.Error(), "sf 1: in use: held by container c1") {
+		t.Fatalf("%v; want the step refused because of who holds the SF", err)
+	}
+	if err := n.close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.observe()[0].PFs[0].SFs; len(got) != 1 || !got[0].Active {
+		t.Errorf("SFs %+v, want the one that is held", got)
+	}
+}
+
 // A record that cannot be read keeps its VF, until somebody says that whoever used
 // it is gone: then plan and apply both take it.
 func TestUnreadableRecord(t *testing.T) {

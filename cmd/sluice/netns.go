@@ -26,7 +26,10 @@ func (n *node) whereabouts(ctx context.Context, s *nic.State, folder string) {
 			}
 		}
 		for j := range s.PFs[i].SFs {
-			if f := &s.PFs[i].SFs[j]; f.Away {
+			f := &s.PFs[i].SFs[j]
+			if r, err := store.Load(f.Device); f.Device != "" && err == nil && !r.Outlived(n.machine.Boot) {
+				f.Netns = r.Netns
+			} else if f.Away {
 				lost[f.Device] = &f.Netns
 			}
 		}

@@ -236,7 +236,7 @@ func (n *node) runner(progress func(apply.Event)) *apply.Runner {
 	}
 }
 
-// hold locks VFs as the CNI does for each attachment, in an order that all keep to.
+// hold locks VFs and SFs as the CNI does for each attachment, in an order that all keep to.
 func (n *node) hold(ctx context.Context, vfs []string) (map[string]string, func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -111,23 +111,28 @@ func partOf(s plan.Step) host.Part {
 	return host.VFWhole
 }
 
-// hold keeps others from the VFs that a step touches, and sees that nobody has
-// taken one since the node was looked at.
+// hold keeps others from the VFs and SFs that a step touches, and sees that nobody has
+// taken one since the node was looked at. An SF without a device is nobody's.
 func (l *look) hold(ctx context.Context, s plan.Step) (release func(), err error) {
-	vfs := s.VFs(l.state)
-	if l.Hold == nil || len(vfs) == 0 {
+	var devices []string
+	var ids []fmt.Stringer
+	for _, id := range s.VFs(l.state) {
+		devices, ids = append(devices, l.state.PF(id.PF).VFs[id.Index].Address), append(ids, id)
+	}
+	for _, id := range s.SFs(l.state) {
+		if f := l.state.PF(id.PF).SF(id.Num); f.Device != "" {
+			devices, ids = append(devices, f.Device), append(ids, id)
+		}
+	}
+	if l.Hold == nil || len(devices) == 0 {
 		return func() {}, nil
 	}
-	var addresses []string
-	for _, id := range vfs {
-		addresses = append(addresses, l.state.PF(id.PF).VFs[id.Index].Address)
-	}
-	owners, release, err := l.Hold(ctx, addresses)
+	owners, release, err := l.Hold(ctx, devices)
 	if err != nil {
 		return nil, err
 	}
-	for i, id := range vfs {
-		if owner := owners[addresses[i]]; owner != "" && !l.Drained {
+	for i, id := range ids {
+		if owner := owners[devices[i]]; owner != "" && !l.Drained {
 			release()
 			return nil, fmt.Errorf("%s: %w: held by %s", id, host.ErrBusy, owner)
 		}

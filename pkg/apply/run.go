@@ -39,10 +39,10 @@ type Runner struct {
 	// owner; nil means that Observe reads everything again after each step.
 	Refresh func(context.Context, *nic.State, nic.VFID, host.Part) error
 
-	// Hold keeps others from taking VFs, by PCI address, while a step is done on
-	// them, until release is called, and says who has them; nil means that nobody
-	// else takes any.
-	Hold func(ctx context.Context, vfs []string) (owners map[string]string, release func(), err error)
+	// Hold keeps others from taking VFs, by PCI address, and SFs, by device, while a
+	// step is done on them, until release is called, and says who has them; nil means
+	// that nobody else takes any.
+	Hold func(ctx context.Context, devices []string) (owners map[string]string, release func(), err error)
 
 	// Spare leaves VFs and SFs that are in use as they are, instead of refusing a
 	// wish that would change them.

@@ -115,6 +115,17 @@ func (s Step) VFs(state nic.State) []nic.VFID {
 	return out
 }
 
+// SFs lists the SFs in state that s changes or takes, in use or not.
+func (s Step) SFs(state nic.State) []nic.SFID {
+	var out []nic.SFID
+	for _, f := range s.touches(state) {
+		if f.sf != nil && sfAt(&state, *f.sf) != nil {
+			out = append(out, *f.sf)
+		}
+	}
+	return out
+}
+
 func allOf(s nic.State, h nic.Handle, sfs bool) []function {
 	pf := s.PF(h)
 	if pf == nil {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -17,7 +19,7 @@ func benchCommand(o *options) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure streams, round trips and datagrams between two pods or machines",
 	}
-	cmd.AddCommand(benchServeCommand(), benchRunCommand(o))
+	cmd.AddCommand(benchServeCommand(), benchRunCommand(o), benchCompareCommand(o))
 	return cmd
 }
 
@@ -68,7 +70,7 @@ end's processor spent is that of this process alone: what the kernel does for it
 	}
 	f := cmd.Flags()
 	f.IntVar(&b.Seconds, "seconds", 5, "of each measurement")
-	f.IntSliceVar(&b.Connections, "connections", []int{1, 4, 16, 64}, "streams at a time")
+	f.IntSliceVar(&b.Connections, "connections", []int{1, 4, 16, 64}, "streams at a time, and sockets that send datagrams")
 	f.IntSliceVar(&b.Sizes, "sizes", []int{1, 64, 1024, 65536}, "bytes of messages that come back")
 	f.IntVar(&b.Datagram, "datagram", 64, "bytes of datagrams; 0 for none")
 	return cmd
@@ -89,14 +91,64 @@ func benchTable(w io.Writer, r bench.Report) {
 			fmt.Fprintf(t, "%d B\t%.0f\t%s\t%s\t%s\n", l.Size, float64(l.Count)/l.Seconds, micro(l.P50), micro(l.P99), micro(l.Max))
 		}
 	}
-	if d := r.Datagram; d != nil {
-		fmt.Fprintln(t, "DATAGRAMS\tSENT PER SECOND\tRECEIVED\tLOST\tPROCESSOR")
-		lost := 0.0
-		if d.Sent > 0 {
-			lost = 100 * (1 - float64(d.Received)/float64(d.Sent))
+	if len(r.Datagram) > 0 {
+		fmt.Fprintf(t, "DATAGRAMS OF %d B\tSENT PER SECOND\tRECEIVED\tLOST\tPROCESSOR\n", r.Datagram[0].Size)
+		for _, d := range r.Datagram {
+			lost := 0.0
+			if d.Sent > 0 {
+				lost = 100 * (1 - float64(d.Received)/float64(d.Sent))
+			}
+			fmt.Fprintf(t, "%d\t%.0f\t%.0f\t%.1f %%\t%.0f %%\n", d.Connections, float64(d.Sent)/d.Seconds, float64(d.Received)/d.Seconds, lost, 100*d.Processor/d.Seconds)
 		}
-		fmt.Fprintf(t, "%d B\t%.0f\t%.0f\t%.1f %%\t%.0f %%\n", d.Size, float64(d.Sent)/d.Seconds, float64(d.Received)/d.Seconds, lost, 100*d.Processor/d.Seconds)
 	}
+}
+
+func benchCompareCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "compare BASE.json OTHER.json",
+		Short: "Put two runs beside each other, as sluice bench run -o json has printed them",
+		Long: `Put the figures that two runs have in common beside each other, with the ratio of the
+second to the first: hardware and software, before and after, one network and another.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var reports [2]bench.Report
+			for i, name := range args {
+				raw, err := os.ReadFile(name)
+				if err == nil {
+					err = json.Unmarshal(raw, &reports[i])
+				}
+				if err != nil {
+					return status{exitUsage, fmt.Errorf("%s: %w: want what sluice bench run -o json prints", name, err)}
+				}
+			}
+			rows, err := bench.Compare(reports[0], reports[1])
+			if err != nil {
+				return status{exitUsage, fmt.Errorf("%s and %s: %w", args[0], args[1], err)}
+			}
+			return o.print(cmd.OutOrStdout(), rows, func(w io.Writer) { compareTable(w, args, rows) })
+		},
+	}
+}
+
+func compareTable(w io.Writer, names []string, rows []bench.Row) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	fmt.Fprintf(t, "\tUNIT\t%s\t%s\tRATIO\n", names[0], names[1])
+	for _, r := range rows {
+		ratio := "-"
+		if r.Base != 0 {
+			ratio = fmt.Sprintf("%.2f", r.Ratio)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit, figure(r.Base), figure(r.Other), ratio)
+	}
+}
+
+// figure has digits enough to tell small ones apart.
+func figure(x float64) string {
+	if x < 10 {
+		return fmt.Sprintf("%.3f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
 }
 
 func micro(d time.Duration) string { return fmt.Sprintf("%.1f us", float64(d)/1e3) }

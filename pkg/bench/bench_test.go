@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(r.Streams) != 2 || len(r.Latency) != 2 || r.Datagram == nil {
+			if len(r.Streams) != 2 || len(r.Latency) != 2 || len(r.Datagram) != 2 || r.Datagram[1].Connections != 5 {
 				t.Fatalf("%+v", r)
 			}
 			for _, f := range r.Streams {
@@ -53,8 +53,10 @@ func TestRun(t *testing.T) {
 					t.Errorf("%+v", l)
 				}
 			}
-			if d := r.Datagram; d.Received == 0 || d.Received > d.Sent || d.Rate() != float64(d.Received)*800/d.Seconds {
-				t.Errorf("%+v", d)
+			for _, d := range r.Datagram {
+				if d.Received == 0 || d.Received > d.Sent || d.Rate() != float64(d.Received)*800/d.Seconds {
+					t.Errorf("%+v", d)
+				}
 			}
 		})
 	}

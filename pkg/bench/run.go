@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Address     string // host:port of a server
 	Seconds     int    // of each measurement
-	Connections []int  // numbers of streams at a time
+	Connections []int  // numbers of streams at a time, and of sockets that send datagrams
 	Sizes       []int  // bytes of messages whose round trips are measured
 	Datagram    int    // bytes of a datagram; 0: none are sent
 }
@@ -61,7 +61,7 @@ type Report struct {
 	Seconds  int     `json:"seconds"` // asked for, of each line
 	Streams  []Flow  `json:"streams"`
 	Latency  []Trips `json:"latency"`
-	Datagram *Flow   `json:"datagrams,omitempty"`
+	Datagram []Flow  `json:"datagrams"`
 }
 
 // Flow is what was sent one way.
@@ -121,12 +121,15 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		}
 		out.Latency = append(out.Latency, t)
 	}
-	if o.Datagram > 0 {
-		f, err := o.datagrams(ctx)
-		if err != nil {
-			return out, fmt.Errorf("datagrams of %d bytes to %s: %w", o.Datagram, o.Address, err)
+	for _, n := range o.Connections {
+		if o.Datagram == 0 {
+			break
 		}
-		out.Datagram = &f
+		f, err := o.datagrams(ctx, n)
+		if err != nil {
+			return out, fmt.Errorf("datagrams of %d bytes from %d sockets to %s: %w", o.Datagram, n, o.Address, err)
+		}
+		out.Datagram = append(out.Datagram, f)
 	}
 	return out, nil
 }
@@ -298,40 +301,71 @@ func at(sorted []time.Duration, share float64) time.Duration {
 	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
 }
 
-func (o Options) datagrams(ctx context.Context) (Flow, error) {
+func (o Options) datagrams(ctx context.Context, n int) (Flow, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	out := Flow{Connections: 1, Size: o.Datagram}
-	s, err := o.begin(ctx, Request{Do: Datagrams, Size: o.Datagram, Seconds: o.Seconds})
-	if err != nil {
-		return out, err
+	out := Flow{Connections: n, Size: o.Datagram}
+	all, sockets := make([]*session, n), make([]net.Conn, n)
+	for i := range n {
+		s, err := o.begin(ctx, Request{Do: Datagrams, Size: o.Datagram, Seconds: o.Seconds})
+		if err != nil {
+			return out, err
+		}
+		defer s.Close()
+		_, remote, err := ends(s.TCPConn)
+		if err != nil {
+			return out, err
+		}
+		u, err := net.Dial("udp", net.JoinHostPort(remote.Addr().String(), strconv.Itoa(s.at.Port)))
+		if err != nil {
+			return out, err
+		}
+		defer u.Close()
+		all[i], sockets[i] = s, u
 	}
-	defer s.Close()
-	_, remote, err := ends(s.TCPConn)
-	if err != nil {
-		return out, err
-	}
-	u, err := net.Dial("udp", net.JoinHostPort(remote.Addr().String(), strconv.Itoa(s.at.Port)))
-	if err != nil {
-		return out, err
-	}
-	defer u.Close()
-	message := make([]byte, o.Datagram)
-	binary.BigEndian.PutUint64(message, s.at.Token)
 	used, begun := processor(), time.Now()
-	for end := begun.Add(time.Duration(o.Seconds) * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+	end := begun.Add(time.Duration(o.Seconds) * time.Second)
+	sent, got := make([]uint64, n), make([]Answer, n)
+	var g errgroup.Group
+	for i, s := range all {
+		g.Go(func() (err error) {
+			sent[i], err = sprinkle(ctx, sockets[i], o.Datagram, s.at.Token, end)
+			return err
+		})
+	}
+	err := g.Wait()
+	out.Seconds, out.Processor = time.Since(begun).Seconds(), processor()-used
+	if err != nil {
+		return out, err
+	}
+	for i, s := range all {
+		g.Go(func() (err error) {
+			got[i], err = s.finish()
+			return err
+		})
+	}
+	err = g.Wait()
+	for i := range all {
+		out.Sent += sent[i]
+		out.Received += got[i].Packets
+	}
+	return out, err
+}
+
+// sprinkle sends datagrams until end.
+func sprinkle(ctx context.Context, u net.Conn, size int, token uint64, end time.Time) (sent uint64, err error) {
+	message := make([]byte, size)
+	binary.BigEndian.PutUint64(message, token)
+	for time.Now().Before(end) && ctx.Err() == nil {
 		if _, err := u.Write(message); err != nil {
 			if errors.Is(err, unix.ENOBUFS) {
 				continue // the queue is full: it was not sent
 			}
-			return out, err
+			return sent, err
 		}
-		out.Sent++
+		sent++
 	}
-	out.Seconds, out.Processor = time.Since(begun).Seconds(), processor()-used
-	got, err := s.finish()
-	out.Received = got.Packets
-	return out, err
+	return sent, nil
 }
 
 // processor is the seconds of processor time that this process has used.

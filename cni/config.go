@@ -66,6 +66,7 @@ type Attach string
 const (
 	AttachDevice Attach = "device"      // a VF
 	AttachVeth   Attach = "veth"        // the end of a pair of software interfaces
+	AttachNetkit Attach = "netkit"      // the same of another kind, which kernels have since Linux 6.7
 	AttachAny    Attach = "any"         // the pod's VF of resourceName, of a pod without one a pair's end
 	AttachRep    Attach = "representor" // that of a VF, which stays where it is
 )
@@ -193,9 +194,9 @@ func configFields() []field {
 		{"stateDir", "an absolute path", func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.StateDir, isPath)
 		}},
-		{"attach", `"device", "representor", "veth" or "any"`, func(c *Config, raw json.RawMessage) error {
+		{"attach", `"device", "representor", "veth", "netkit" or "any"`, func(c *Config, raw json.RawMessage) error {
 			return text(raw, (*string)(&c.Attach), func(s string) bool {
-				return slices.Contains([]Attach{AttachDevice, AttachRep, AttachVeth, AttachAny}, Attach(s))
+				return slices.Contains([]Attach{AttachDevice, AttachRep, AttachVeth, AttachNetkit, AttachAny}, Attach(s))
 			})
 		}},
 		{"resourceName", "the name of a resource, for example sluice.dev/fast", func(c *Config, raw json.RawMessage) error {
@@ -404,15 +405,18 @@ func (c *Config) checkAttach(where string) error {
 		return c.checkRep(bad)
 	case c.Bridge == "":
 		return bad("bridge is missing: want the name of an Open vSwitch bridge for the other end")
-	case c.Attach == AttachVeth && c.VF != "":
+	case c.software() && c.VF != "":
 		return bad("deviceID = %q names a device: want one of the two", c.VF)
-	case c.Attach == AttachVeth && c.Resource != "":
+	case c.software() && c.Resource != "":
 		return bad("resourceName = %q: want it away, or attach any, for the pod's VF where it has one", c.Resource)
 	case c.Attach == AttachAny && c.Resource == "":
 		return bad("resourceName is missing: want the resource that the VFs of pods are from")
 	}
 	return nil
 }
+
+// software says that there is a pair, whatever the pod has.
+func (c *Config) software() bool { return c.Attach == AttachVeth || c.Attach == AttachNetkit }
 
 const macForm = "a unicast MAC address, for example 02:00:00:00:00:01"
 

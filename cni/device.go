@@ -22,7 +22,7 @@ func device(store record.Store, c *Config, args *skel.CmdArgs) error {
 	bad := func(format string, a ...any) error {
 		return coded(types.ErrInvalidNetworkConfig, "network configuration %q: "+format, append([]any{c.Name}, a...)...)
 	}
-	if c.Attach == AttachVeth {
+	if c.software() {
 		return c.pair(args)
 	}
 	if c.VF == "" && c.Resource == "" {

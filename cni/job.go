@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,8 @@ type job struct {
 func (j *job) of(r *record.Record, cniPath string) {
 	j.rec = r
 	j.state.OfRep, j.state.SF = r.OfRep, r.SF
-	j.want = Want{VF: r.VF, IfName: r.IfName, Pair: r.Pair, OfRep: r.OfRep, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
+	j.state.Netkit = r.PairKind == string(host.Netkit)
+	j.want = Want{VF: r.VF, IfName: r.IfName, Pair: r.Pair, PairKind: host.PairKind(cmp.Or(r.PairKind, string(host.Veth))), OfRep: r.OfRep, Userspace: r.Userspace, IPAM: r.IPAM, RDMA: r.RDMA, Before: r.Before}
 	j.call = Call{
 		Plugin: r.IPAM, Config: r.Config, Container: r.Container, Netns: r.Netns,
 		IfName: r.IfName, Args: r.Args, Path: cniPath,
@@ -76,7 +78,7 @@ const (
 // touches says what a step changes.
 func touches(s Step) aspect {
 	dev := func(d Dev) aspect {
-		if d.Side == Rep || d.Side == HostEnd {
+		if d.Side == Rep || d.Side == HostEnd || d.Side == HostNetkit {
 			return aspectRep
 		}
 		return aspectVF
@@ -192,7 +194,7 @@ func (j *job) do(ctx context.Context, step Step) error {
 		}
 		return j.pod.MoveRDMA(ctx, s.Name, "")
 	case AddPair:
-		return j.p.Host.Pairs.AddPair(ctx, s.Host, s.Pod, j.rec.Netns)
+		return j.addPair(ctx, s)
 	case DelPair:
 		return j.p.Host.Pairs.DelPair(ctx, s.Host)
 	case Await:

@@ -77,6 +77,46 @@ func TestVethInLab(t *testing.T) {
 	n.mustBe(before, "after a sweep")
 }
 
+// TestNetkitInLab has a pod with a VF and one with an end of a netkit pair talk through
+// the switch; the kernel takes the pair with its namespace, and a sweep the rest.
+func TestNetkitInLab(t *testing.T) {
+	n := newLabNode(t)
+	before := n.snap()
+	a, b := n.pod("poda", n.vf(0, 0).Address), n.pod("podb", "").veth().with("attach", "netkit").with("mac", "02:00:00:00:00:0c")
+	n.must("ADD", a)
+	result := n.must("ADD", b)
+	var r struct {
+		Interfaces []struct{ Name, Mac, PciID string }
+		IPs        []struct{ Address string }
+	}
+	if err := json.Unmarshal([]byte(result), &r); err != nil || len(r.Interfaces) != 2 || len(r.IPs) != 2 ||
+		r.Interfaces[0].Name != record.PairName("podb", "net1") || r.Interfaces[1].Mac != "02:00:00:00:00:0c" {
+		t.Fatalf("result: %s", result)
+	}
+	if out := n.run("ip", "-d", "link", "show", record.PairName("podb", "net1")); !strings.Contains(out, "netkit") {
+		t.Errorf("the host's end: %s", out)
+	}
+	for _, ip := range r.IPs {
+		address, _, _ := strings.Cut(ip.Address, "/")
+		n.run("ip", "netns", "exec", "poda", "ping", "-c", "3", "-i", "0.2", "-W", "5", address)
+	}
+	if err := n.check(b, result); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	n.must("DEL", a)
+	n.run("ip", "netns", "del", "podb")
+	p := &Plugin{Host: n.m.Machine, Switch: OpenSwitch, IPAM: Delegate{}, Limits: DefaultLimits()}
+	swept, err := p.Sweep(context.Background(), n.dir, DefaultOVSDB)
+	if err != nil || len(swept) != 1 || !strings.Contains(swept[0], "its pod has ended") {
+		t.Errorf("swept %v, %v", swept, err)
+	}
+	n.mustBe(before, "after DEL and a sweep")
+	c := n.pod("podc", "").veth().with("attach", "netkit")
+	n.must("ADD", c)
+	n.must("DEL", c)
+	n.mustBe(before, "after DEL")
+}
+
 // TestResourceNameInLab finds the pod's VF in what the kubelet has written.
 func TestResourceNameInLab(t *testing.T) {
 	n := newLabNode(t)

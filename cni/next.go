@@ -29,7 +29,8 @@ type Want struct {
 	Settings nic.Settings // of the VF, what is wanted of them
 
 	// Of both ends.
-	Pair      bool     // of software interfaces, VF being the host's end
+	Pair      bool // of software interfaces, VF being the host's end
+	PairKind  host.PairKind
 	OfRep     bool     // the representor takes the place of the VF's netdev
 	Userspace bool     // a program drives the VF: there is no netdev to attach
 	IPAM      string   // plugin; "" for none
@@ -55,11 +56,12 @@ const (
 
 // State is what was observed of an attachment.
 type State struct {
-	Pair  bool // VF and Rep are the ends of a pair
-	OfRep bool // VF is the representor
-	SF    bool // VF is an SF's netdev
-	Place Place
-	VF    nic.Netdev // zero unless AtHome or InPod
+	Pair   bool // VF and Rep are the ends of a pair
+	Netkit bool // which is of that kind
+	OfRep  bool // VF is the representor
+	SF     bool // VF is an SF's netdev
+	Place  Place
+	VF     nic.Netdev // zero unless AtHome or InPod
 
 	AltNames []string // of the VF's netdev
 	Promisc  bool
@@ -332,7 +334,10 @@ func detach(w Want, s State) Step {
 
 func (s State) rep() Dev {
 	side := Rep
-	if s.Pair {
+	switch {
+	case s.Pair && s.Netkit:
+		side = HostNetkit
+	case s.Pair:
 		side = HostEnd
 	}
 	return Dev{side, s.Rep.Name, s.Rep.Ifindex}
@@ -341,6 +346,8 @@ func (s State) rep() Dev {
 func (s State) vf() Dev {
 	side := HostVF
 	switch {
+	case s.Pair && s.Netkit:
+		side = PodNetkit
 	case s.Pair:
 		side = PodEnd
 	case s.OfRep && s.Place == InPod:

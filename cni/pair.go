@@ -2,6 +2,7 @@ package cni
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/offload"
+	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -19,14 +21,14 @@ import (
 
 // attachPair is attach for a pair.
 func attachPair(w Want, s State) Step {
-	host, pod := s.rep(), s.vf()
+	home, pod := s.rep(), s.vf()
 	switch {
 	case s.Place != InPod || !s.Rep.Exists():
-		return AddPair{w.VF, w.IfName}
+		return AddPair{w.PairKind, w.VF, w.IfName}
 	case w.MTU != 0 && s.Rep.MTU != w.MTU:
-		return SetMTU{host, w.MTU}
+		return SetMTU{home, w.MTU}
 	case !s.Rep.Up:
-		return SetUp{host, true}
+		return SetUp{home, true}
 	case !w.MAC.IsZero() && s.VF.MAC != w.MAC:
 		return SetMAC{pod, w.MAC}
 	case w.MTU != 0 && s.VF.MTU != w.MTU:
@@ -56,7 +58,7 @@ func (w Want) pairPort(s State) offload.Port {
 func detachPair(w Want, s State) Step {
 	switch {
 	case s.Rep.Exists():
-		return DelPair{w.VF}
+		return DelPair{w.PairKind, w.VF}
 	case s.Port != nil:
 		return Unplug{s.Port.Representor, s.Port.Owner}
 	case w.IPAM != "" && !s.Released:
@@ -94,7 +96,7 @@ func (j *job) beginPair(ctx context.Context, c Config, args *skel.CmdArgs) error
 		return err
 	}
 	r := newRecord(c, args, j.pod.ID(), functionID{}, &nic.VF{})
-	r.Boot, r.Pair, r.Representor = j.p.Host.Boot, true, c.VF
+	r.Boot, r.Pair, r.PairKind, r.Representor = j.p.Host.Boot, true, string(c.pairKind()), c.VF
 	j.of(r, args.Path)
 	if c.IPAM != "" {
 		if err := j.p.IPAM.Find(j.call); err != nil {
@@ -125,7 +127,7 @@ func (j *job) readPair(ctx context.Context) error {
 		return err
 	}
 	for _, l := range home {
-		if l.Name == j.rec.VF && l.Kind == kindVeth {
+		if l.Name == j.rec.VF && isPair(l) {
 			j.state.Rep = l.Netdev
 		}
 	}
@@ -137,15 +139,34 @@ func (j *job) readPair(ctx context.Context) error {
 		return err
 	}
 	for _, l := range all {
-		if l.Name == j.rec.IfName && l.Kind == kindVeth {
+		if l.Name == j.rec.IfName && isPair(l) {
 			j.state.Place, j.state.VF = InPod, l.Netdev
 		}
 	}
 	return nil
 }
 
-// kindVeth is the kind of both ends of a pair (drivers/net/veth.c, DRV_NAME).
-const kindVeth = "veth"
+// isPair says whether an interface is of a kind that pairs have.
+func isPair(l host.Link) bool {
+	return l.Kind == string(host.Veth) || l.Kind == string(host.Netkit)
+}
+
+// pairKind is the kind of pair of a configuration; what may be a VF too is veth.
+func (c *Config) pairKind() host.PairKind {
+	if c.Attach == AttachNetkit {
+		return host.Netkit
+	}
+	return host.Veth
+}
+
+// addPair says of a kernel without netkit what to want instead.
+func (j *job) addPair(ctx context.Context, s AddPair) error {
+	err := j.p.Host.Pairs.AddPair(ctx, s.Kind, s.Host, s.Pod, j.rec.Netns)
+	if s.Kind == host.Netkit && errors.Is(err, host.ErrNotSupported) {
+		return coded(ErrNode, "attach = %q: this kernel has no netkit: %w: want one with CONFIG_NETKIT (Linux 6.7), or attach veth", AttachNetkit, err)
+	}
+	return err
+}
 
 // pair makes the interface the end of a pair.
 func (c *Config) pair(args *skel.CmdArgs) error {

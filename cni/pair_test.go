@@ -64,6 +64,82 @@ func TestVeth(t *testing.T) {
 	w.mustBe(before, "after DEL")
 }
 
+// TestNetkit gives a pod the end of a pair of netkit. Whatever ends it, nothing is left.
+func TestNetkit(t *testing.T) {
+	w := newWorld(t)
+	before := w.snap()
+	p := full(w.pod("c1", "")).with("deviceID", nil).with("attach", "netkit").with("sysctls", someSysctls)
+	result := w.mustAdd(p)
+	name := record.PairName("c1", "net1")
+	if steps := w.steps(name); !strings.Contains(steps, "make pair of netkit "+name+" and net1 in the pod") ||
+		!strings.Contains(steps, "set netkit net1 in the pod up") {
+		t.Errorf("steps:\n%s", steps)
+	}
+	if l := w.linkIn(p.netns, "net1"); l.Kind != "netkit" || !l.Up || l.MTU != 9000 || l.MAC.String() != "02:00:00:00:00:01" {
+		t.Errorf("in the pod: %+v", l)
+	}
+	if port := w.sw.ports[name]; port.Bridge != "br-int" || port.Owner != "c1/net1" {
+		t.Errorf("port: %+v", port)
+	}
+	if err := w.check(p, result); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	w.mustDel(p)
+	w.mustBe(before, "after DEL")
+
+	w.mustAdd(p)
+	w.mustDeleteNetns(p)
+	if swept := w.sweep(); len(swept) != 1 || !strings.Contains(swept[0], "its pod has ended") {
+		t.Errorf("swept: %v", swept)
+	}
+	w.mustBe(before, "after a sweep")
+
+	// A pair of which there is no record, as a lost record leaves it.
+	p = w.pod("c2", "").with("deviceID", nil).with("attach", "netkit")
+	w.mustAdd(p)
+	if err := record.In(w.dir).Remove(record.PairName("c2", "net1")); err != nil {
+		t.Fatal(err)
+	}
+	w.sweep()
+	if w.linkIn(p.netns, "net1").Name != "" || len(w.sw.ports) != 0 {
+		t.Errorf("after a sweep: ports %v", w.sw.ports)
+	}
+	for field, value := range map[string]any{"deviceID": w.vf(0, 1), "resourceName": "sluice.dev/fast", "max_tx_rate": 10, "bridge": nil} {
+		err := w.add(w.pod("c-"+field, "").with("deviceID", nil).with("attach", "netkit").with(field, value))
+		var e *types.Error
+		if !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || !strings.Contains(e.Msg, field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestNoNetkit: a kernel without it refuses, in words that say what to do, and nothing
+// is left.
+func TestNoNetkit(t *testing.T) {
+	w := newWorldOf(t, vfNode+"+machine:netkit=off")
+	before := w.snap()
+	err := w.add(w.pod("c1", "").with("deviceID", nil).with("attach", "netkit"))
+	var e *types.Error
+	if !errors.As(err, &e) || e.Code != ErrNode || !strings.Contains(e.Msg, "this kernel has no netkit") || !strings.Contains(e.Msg, "CONFIG_NETKIT (Linux 6.7), or attach veth") {
+		t.Errorf("ADD: %v", err)
+	}
+	w.mustBe(before, "after the ADD")
+}
+
+// TestStatusOfPairs: pods that have no VF need no NIC.
+func TestStatusOfPairs(t *testing.T) {
+	w := newWorldOf(t, "igb:cards=1,vfs=2")
+	for _, attach := range []string{"veth", "netkit"} {
+		args := w.args(w.pod(attach, "").with("deviceID", nil).with("attach", attach))
+		if err := w.plugin().Status(t.Context(), args); err != nil {
+			t.Errorf("%s: %v", attach, err)
+		}
+	}
+	if err := w.plugin().Status(t.Context(), w.args(w.pod("vf", "").with("deviceID", nil))); err == nil {
+		t.Error("VFs: no NIC of the node is in switchdev mode, and STATUS says nothing")
+	}
+}
+
 // TestVethPlain keeps the address that the kernel drew, and CHECK knows it.
 func TestVethPlain(t *testing.T) {
 	w := newWorld(t)
@@ -120,7 +196,7 @@ func TestStrayPairs(t *testing.T) {
 	p := w.pod("c1", "")
 	name := record.PairName("lost", "eth0")
 	m, ctx := w.sim.Machine(), t.Context()
-	if err := errors.Join(m.Pairs.AddPair(ctx, "veth1a2b3c4d", "eth9", p.netns), m.Pairs.AddPair(ctx, name, "eth8", p.netns)); err != nil {
+	if err := errors.Join(m.Pairs.AddPair(ctx, host.Veth, "veth1a2b3c4d", "eth9", p.netns), m.Pairs.AddPair(ctx, host.Veth, name, "eth8", p.netns)); err != nil {
 		t.Fatal(err)
 	}
 	w.sw.ports[name] = offload.Port{Bridge: "br-int", Representor: name, Owner: "lost/eth0"}

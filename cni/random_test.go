@@ -92,13 +92,15 @@ func (w *world) random(rng *rand.Rand, pods map[string]pod) string {
 			device = w.sf(vf[0], vf[1])
 		}
 		p = w.pod(name, device)
-		switch rng.IntN(6) {
+		switch rng.IntN(7) {
 		case 0:
 			p = full(p)
 		case 1:
 			p = full(p).with("max_tx_rate", 1000).with("min_tx_rate", 10).with("sysctls", someSysctls)
 		case 2:
 			p = full(p).with("deviceID", nil).with("attach", "veth").with("sysctls", someSysctls)
+		case 5:
+			p = full(p).with("deviceID", nil).with("attach", "netkit").with("sysctls", someSysctls)
 		case 3:
 			p = asRep(p)
 		case 4:

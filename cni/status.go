@@ -43,7 +43,7 @@ func (p *Plugin) status(ctx context.Context, args *skel.CmdArgs) error {
 	st, err := p.observe(ctx)
 	if err != nil {
 		say("the node cannot be observed: %v", err)
-	} else if why := noDevices(st, c); why != "" {
+	} else if why := noDevices(st, c); why != "" && !c.software() {
 		say("%s", why)
 	}
 	if err := c.deviceStatus(); err != nil {

@@ -30,18 +30,26 @@ type Side int
 
 // The netdevs of an attachment.
 const (
-	Rep     Side = iota // representor on the host of a VF that a pod is given
-	HostVF              // VF's netdev in the host's namespace
-	PodVF               // VF's netdev in the pod's namespace
-	HostEnd             // of a pair, in the host's namespace
-	PodEnd              // of a pair, in the pod's namespace
-	HomeRep             // representor that a pod is given, in the host's namespace
-	PodRep              // representor in the pod's namespace
-	HostSF              // SF's netdev in the host's namespace
-	PodSF               // SF's netdev in the pod's namespace
+	Rep        Side = iota // representor on the host of a VF that a pod is given
+	HostVF                 // VF's netdev in the host's namespace
+	PodVF                  // VF's netdev in the pod's namespace
+	HostEnd                // of a pair, in the host's namespace
+	PodEnd                 // of a pair, in the pod's namespace
+	HomeRep                // representor that a pod is given, in the host's namespace
+	PodRep                 // representor in the pod's namespace
+	HostSF                 // SF's netdev in the host's namespace
+	PodSF                  // SF's netdev in the pod's namespace
+	HostNetkit             // as HostEnd, of netkit
+	PodNetkit              // as PodEnd, of netkit
 )
 
-func (s Side) inPod() bool { return s == PodVF || s == PodEnd || s == PodRep || s == PodSF }
+func (s Side) inPod() bool {
+	switch s {
+	case PodVF, PodEnd, PodRep, PodSF, PodNetkit:
+		return true
+	}
+	return false
+}
 
 func (d Dev) String() string {
 	switch d.Side {
@@ -57,6 +65,10 @@ func (d Dev) String() string {
 		return "SF netdev " + d.Name + " in the pod"
 	case HostEnd:
 		return "veth " + d.Name
+	case HostNetkit:
+		return "netkit " + d.Name
+	case PodNetkit:
+		return "netkit " + d.Name + " in the pod"
 	case PodEnd:
 		return "veth " + d.Name + " in the pod"
 	default:
@@ -113,8 +125,14 @@ type (
 		To   Side
 	}
 	// AddPair makes a pair, one end on the host and one in the pod; DelPair removes it.
-	AddPair struct{ Host, Pod string }
-	DelPair struct{ Host string }
+	AddPair struct {
+		Kind      host.PairKind
+		Host, Pod string
+	}
+	DelPair struct {
+		Kind host.PairKind
+		Host string
+	}
 
 	// Await waits for the kernel to give back the netdev of a VF whose
 	// namespace is ending: it is moved to the host's when the last user of the
@@ -229,10 +247,10 @@ func (s MoveRDMA) String() string {
 }
 
 func (s AddPair) String() string {
-	return fmt.Sprintf("make pair of veth %s and %s in the pod", s.Host, s.Pod)
+	return fmt.Sprintf("make pair of %s %s and %s in the pod", s.Kind, s.Host, s.Pod)
 }
 
-func (s DelPair) String() string { return "remove pair of veth " + s.Host }
+func (s DelPair) String() string { return fmt.Sprintf("remove pair of %s %s", s.Kind, s.Host) }
 
 func (s Await) String() string {
 	return "wait until the kernel gives the netdev of " + record.Name(s.VF) + " back"

@@ -183,7 +183,7 @@ func (s *sweeper) pairs(ctx context.Context) error {
 	}
 	var errs []error
 	for _, l := range links {
-		if l.Kind != kindVeth || !record.IsPairName(l.Name) {
+		if !isPair(l) || !record.IsPairName(l.Name) {
 			continue
 		}
 		errs = append(errs, s.locked(ctx, l.Name, func(ctx context.Context) error {

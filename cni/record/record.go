@@ -31,6 +31,7 @@ type Record struct {
 	Index       int        `json:"index"`               // of the VF among the PF's; of an SF its number
 	SF          bool       `json:"sf,omitempty"`        // it is an SF
 	Pair        bool       `json:"pair,omitempty"`      // of software interfaces: VF is the host's end
+	PairKind    string     `json:"pairKind,omitempty"`  // host.PairKind; "" veth
 	OfRep       bool       `json:"ofRep,omitempty"`     // the pod's interface is the representor, and Before is of it
 	RepPort     string     `json:"repPort,omitempty"`   // with OfRep: its phys_port_name, by which it is found
 	Userspace   bool       `json:"userspace,omitempty"` // a program drives it: it has no netdev

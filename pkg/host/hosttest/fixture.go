@@ -39,12 +39,13 @@ const (
 	RDMAModes        Capability = "rdma modes"        // the machine has RDMA, in one of two modes
 	Watch            Capability = "watch"             // Machine.Watch
 	Uses             Capability = "uses"              // Links.Uses and RouteTo
+	Netkit           Capability = "netkit"            // the kernel has it (CONFIG_NETKIT)
 )
 
 func capabilities() []Capability {
 	return []Capability{
 		SRIOV, Eswitch, ModeWithVFs, PortMAC, TwoPorts, VFIO, RDMA, Namespaces, Software, Counting, Faults,
-		Settings, VFSettings, FunctionSettings, Rates, SFs, Bonds, LAG, RDMAModes, Watch, Uses,
+		Settings, VFSettings, FunctionSettings, Rates, SFs, Bonds, LAG, RDMAModes, Watch, Uses, Netkit,
 	}
 }
 

@@ -24,6 +24,8 @@ func netnsRules() []rule {
 		when("netns/no vfs left", noVFsLeft, Namespaces, SRIOV),
 		when("netns/gone", netnsGone, Namespaces, SRIOV),
 		when("netns/pair", pair, Namespaces, Software),
+		when("netns/netkit", netkit, Namespaces, Software, Netkit),
+		unless(Netkit, "netns/no netkit", noNetkit, Namespaces, Software),
 		when("netns/gone/clash", netnsGoneClash, Namespaces, SRIOV, Software),
 	}
 }

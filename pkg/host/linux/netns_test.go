@@ -151,6 +151,7 @@ func TestContractInNamespaces(t *testing.T) {
 		}
 		lackBonds(t, &f)
 		lackRDMA(t, &f)
+		lackNetkit(t, &f)
 		return f
 	})
 }
@@ -165,6 +166,20 @@ func lackBonds(t *testing.T, f *hosttest.Fixture) {
 	}
 	must(t, err)
 	must(t, f.Machine.Bonds.DelBond(t.Context(), "slctry"))
+}
+
+// lackNetkit tries, with the other end in the namespace at hand.
+func lackNetkit(t *testing.T, f *hosttest.Fixture) {
+	t.Helper()
+	path := f.AddNetns(t)
+	defer f.DeleteNetns(t, path)
+	err := f.Machine.Pairs.AddPair(t.Context(), host.Netkit, "slctry", "slctry", path)
+	if errors.Is(err, host.ErrNotSupported) {
+		f.Lacks[hosttest.Netkit] = err.Error()
+		return
+	}
+	must(t, err)
+	must(t, f.Machine.Pairs.DelPair(t.Context(), "slctry"))
 }
 
 func lackRDMA(t *testing.T, f *hosttest.Fixture) {

@@ -11,11 +11,11 @@ import (
 	"sluice.dev/sluice/pkg/rtnl"
 )
 
-// pairs is veth pairs with one end in the host's network namespace.
+// pairs is pairs of veth or netkit with one end in the host's network namespace.
 type pairs struct{ links *links }
 
-func (p pairs) AddPair(ctx context.Context, name, peer, path string) error {
-	op := fmt.Sprintf("add pair with %s in %s", peer, path)
+func (p pairs) AddPair(ctx context.Context, kind host.PairKind, name, peer, path string) error {
+	op := fmt.Sprintf("add %s pair with %s in %s", kind, peer, path)
 	if err := p.links.begin(ctx, op, name); err != nil {
 		return err
 	}
@@ -25,12 +25,15 @@ func (p pairs) AddPair(ctx context.Context, name, peer, path string) error {
 				fmt.Errorf("%q: want a name of 1 to %d characters, no space, slash, colon or percent sign: %w", n, maxName, unix.EINVAL))
 		}
 	}
+	if kind != host.Veth && kind != host.Netkit {
+		return refuse(op, name, unix.EINVAL, fmt.Errorf("kind %q: want %s or %s: %w", kind, host.Veth, host.Netkit, unix.EINVAL))
+	}
 	ns, done, err := target(op, name, path, p.links.home)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return fail(op, name, p.links.rtnl.AddVeth(name, peer, int(ns.Fd())))
+	return fail(op, name, p.links.rtnl.AddPair(string(kind), name, peer, int(ns.Fd())))
 }
 
 func (p pairs) DelPair(ctx context.Context, name string) error {
@@ -44,8 +47,8 @@ func (p pairs) DelPair(ctx context.Context, name string) error {
 		return nil
 	case err != nil:
 		return fail(op, name, err)
-	case l.Kind != rtnl.KindVeth || l.Name != name:
-		return refuse(op, name, unix.EOPNOTSUPP, fmt.Errorf("it is of kind %q, not %s: %w", l.Kind, rtnl.KindVeth, host.ErrNotSupported))
+	case l.Kind != rtnl.KindVeth && l.Kind != rtnl.KindNetkit || l.Name != name:
+		return refuse(op, name, unix.EOPNOTSUPP, fmt.Errorf("it is of kind %q, not %s or %s: %w", l.Kind, rtnl.KindVeth, rtnl.KindNetkit, host.ErrNotSupported))
 	}
 	err = p.links.rtnl.Delete(l.Ifindex)
 	if errors.Is(err, unix.ENODEV) { // its namespace ended meanwhile

@@ -30,10 +30,11 @@ func TestContract(t *testing.T) {
 			hosttest.FunctionSettings: never, hosttest.Rates: never, hosttest.SFs: never, hosttest.LAG: never,
 			hosttest.RDMAModes: "nothing has loaded the subsystem",
 		}},
-		{"i40e", map[hosttest.Capability]string{
+		{"i40e+machine:netkit=off", map[hosttest.Capability]string{
 			hosttest.Eswitch: never, hosttest.ModeWithVFs: never, hosttest.PortMAC: never,
 			hosttest.RDMA:             never,
 			hosttest.FunctionSettings: never, hosttest.Rates: never, hosttest.SFs: never, hosttest.LAG: never,
+			hosttest.Netkit:    "such a kernel",
 			hosttest.RDMAModes: "nothing has loaded the subsystem",
 		}},
 		{"ixgbe", map[hosttest.Capability]string{

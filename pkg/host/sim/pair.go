@@ -11,14 +11,18 @@ import (
 
 type pairs struct{ hand }
 
-func (s pairs) AddPair(ctx context.Context, name, peer, path string) error {
-	op := Op{Verb: AddPair, Arg: fmt.Sprintf("with %s in %s", peer, path), Object: cmp.Or(name, `""`)}
+func (s pairs) AddPair(ctx context.Context, kind host.PairKind, name, peer, path string) error {
+	op := Op{Verb: AddPair, Arg: fmt.Sprintf("of %s with %s in %s", kind, peer, path), Object: cmp.Or(name, `""`)}
 	return s.set(ctx, op, func() (func(), error) {
 		to, err := s.netnsAt(path)
 		switch {
 		case err != nil:
 			return nil, err
 		case !validName(name), !validName(peer):
+			return nil, refuse(syscall.EINVAL, "")
+		case kind == host.Netkit && s.st.NoNetkit:
+			return nil, refuse(syscall.EOPNOTSUPP, "Unknown device type") // rtnl_newlink
+		case kind != host.Netkit && kind != host.Veth:
 			return nil, refuse(syscall.EINVAL, "")
 		case s.taken(hostNS, name), s.taken(to.ID, peer):
 			return nil, refuse(syscall.EEXIST, "")
@@ -32,7 +36,7 @@ func (s pairs) AddPair(ctx context.Context, name, peer, path string) error {
 				end.ns.Last++
 				s.st.Links = append(s.st.Links, &link{
 					Netns: end.ns.ID, Ifindex: end.ns.Last, Name: end.name, Role: other, PF: -1, VF: -1, SF: -1,
-					Kind: "veth", MAC: s.randomMAC(), MTU: 1500, Pair: s.st.Pairs,
+					Kind: string(kind), MAC: s.randomMAC(), MTU: 1500, Pair: s.st.Pairs,
 				})
 				s.tell("netdev " + end.name)
 			}
@@ -46,7 +50,7 @@ func (s pairs) DelPair(ctx context.Context, name string) error {
 			switch {
 			case l.Netns != hostNS || l.Name != name:
 			case l.Pair == 0:
-				return nil, &refusal{errno: syscall.EOPNOTSUPP, err: fmt.Errorf("it is of kind %q, not veth: %w", l.Kind, host.ErrNotSupported)}
+				return nil, &refusal{errno: syscall.EOPNOTSUPP, err: fmt.Errorf("it is of kind %q, not veth or netkit: %w", l.Kind, host.ErrNotSupported)}
 			default:
 				pair := l.Pair
 				return func() { s.drop(func(l *link) bool { return l.Pair == pair }) }, nil

@@ -26,6 +26,7 @@ const Usage = `SPEC is a simulated machine: terms joined by "+", each NAME or NA
   machine          seed=N udev=on|off iommu=on|off delay=DURATION (until a netdev appears)
                    lag=DURATION|never (until hardware has a bond) rdma=shared|exclusive
                    rdmaboot=shared|exclusive settings=on|off
+                   netkit=on|off (whether the kernel has it)
                    reps=free (may leave their network namespace)|untold (may not, and no kernel says so)
   fail             makes a change fail: write=N verb=TEXT object=TEXT skip=N times=N errno=EIO
                    text=TEXT after=on|off crash=on|off (ends the process, as kill -9)
@@ -182,6 +183,7 @@ func (k *keys) machine(c *Config) {
 	c.NoUdev = !k.flag("udev", true)
 	c.NoIOMMU = !k.flag("iommu", true)
 	c.Plain = !k.flag("settings", true)
+	c.NoNetkit = !k.flag("netkit", true)
 	c.Reps = Reps(k.word("reps", "", string(RepsUntold), string(RepsFree)))
 	c.Delay = k.duration("delay")
 	if never := "never"; k.is("lag", never) {

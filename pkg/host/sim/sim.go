@@ -70,8 +70,10 @@ type Config struct {
 	NoIOMMU bool // vfio-pci cannot be bound
 	Plain   bool // nothing of nic.Setting is offered
 	Reps    Reps
-	Delay   time.Duration // how long after its driver a netdev is there
-	LAGWait time.Duration // how long after its bond LAG is active; below 0 never
+
+	NoNetkit bool          // the kernel has no netkit
+	Delay    time.Duration // how long after its driver a netdev is there
+	LAGWait  time.Duration // how long after its bond LAG is active; below 0 never
 
 	RDMAMode   nic.RDMAMode // "" shared
 	RDMAAtBoot nic.RDMAMode
@@ -137,7 +139,7 @@ const maxCards = 8
 func New(c Config) (*Sim, error) {
 	s := &Sim{clock: wallClock{}, handles: map[int]int{}}
 	s.st = state{
-		Version: stateVersion, Boot: rand.Text(), Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Plain: c.Plain, Reps: c.Reps, Delay: c.Delay,
+		Version: stateVersion, Boot: rand.Text(), Seed: c.Seed, Udev: !c.NoUdev, IOMMU: !c.NoIOMMU, Plain: c.Plain, Reps: c.Reps, NoNetkit: c.NoNetkit, Delay: c.Delay,
 		LAGWait: c.LAGWait, RDMAMode: cmp.Or(c.RDMAMode, nic.RDMAShared), RDMAAtBoot: c.RDMAAtBoot,
 		Netns: []*netns{{ID: hostNS}},
 	}

@@ -13,26 +13,28 @@ import (
 // state is all of the machine that outlives a process that uses it, in the form
 // that Save writes.
 type state struct {
-	Version int           `json:"version"`
-	Seed    uint64        `json:"seed"`
-	Draws   uint64        `json:"draws"` // addresses drawn so far
-	Udev    bool          `json:"udev"`  // names by path instead of ethN
-	IOMMU   bool          `json:"iommu"`
-	Plain   bool          `json:"plain,omitempty"` // no settings are offered
-	Reps    Reps          `json:"reps,omitempty"`
-	Delay   time.Duration `json:"delay,omitempty"`   // from driver bound to netdev there
-	LAGWait time.Duration `json:"lagWait,omitempty"` // from bond there to LAG active
-	Writes  int           `json:"writes"`
-	Boot    string        `json:"boot,omitempty"` // names the present boot
-	PFs     []*pf         `json:"pfs"`
-	Links   []*link       `json:"links"` // of all namespaces, in the order they were made
-	RDMA    []*rdmaDevice `json:"rdma,omitempty"`
-	LAGs    []*lag        `json:"lags,omitempty"`
-	Netns   []*netns      `json:"netns"`           // the host's first
-	NetnsID int           `json:"netnsID"`         // number given out last
-	Pairs   int           `json:"pairs,omitempty"` // made so far
-	Files   []string      `json:"files,omitempty"` // paths that are no namespace
-	Faults  []Fault       `json:"faults,omitempty"`
+	Version int    `json:"version"`
+	Seed    uint64 `json:"seed"`
+	Draws   uint64 `json:"draws"` // addresses drawn so far
+	Udev    bool   `json:"udev"`  // names by path instead of ethN
+	IOMMU   bool   `json:"iommu"`
+	Plain   bool   `json:"plain,omitempty"` // no settings are offered
+	Reps    Reps   `json:"reps,omitempty"`
+
+	NoNetkit bool          `json:"noNetkit,omitempty"` // the kernel has no CONFIG_NETKIT
+	Delay    time.Duration `json:"delay,omitempty"`    // from driver bound to netdev there
+	LAGWait  time.Duration `json:"lagWait,omitempty"`  // from bond there to LAG active
+	Writes   int           `json:"writes"`
+	Boot     string        `json:"boot,omitempty"` // names the present boot
+	PFs      []*pf         `json:"pfs"`
+	Links    []*link       `json:"links"` // of all namespaces, in the order they were made
+	RDMA     []*rdmaDevice `json:"rdma,omitempty"`
+	LAGs     []*lag        `json:"lags,omitempty"`
+	Netns    []*netns      `json:"netns"`           // the host's first
+	NetnsID  int           `json:"netnsID"`         // number given out last
+	Pairs    int           `json:"pairs,omitempty"` // made so far
+	Files    []string      `json:"files,omitempty"` // paths that are no namespace
+	Faults   []Fault       `json:"faults,omitempty"`
 
 	// The mode of the RDMA subsystem, and of its next start; "" none is written.
 	RDMAMode   nic.RDMAMode `json:"rdmaMode"`

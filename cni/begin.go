@@ -60,6 +60,11 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 		}
 		r.Before.AltNames, r.Before.Promisc = l.AltNames, l.Promisc
 	}
+	if c.GUID != "" && !r.Userspace {
+		if err := p.bindable(ctx, r, vf); err != nil {
+			return nil, err
+		}
+	}
 	if r.RDMA, err = p.movable(ctx, st.RDMA.Mode, vf); err != nil {
 		return nil, err
 	}
@@ -100,7 +105,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 // seek makes j's goal what the configuration wants of a VF whose PF is in that mode.
 func (j *job) seek(c Config, mode nic.Eswitch, mac nic.MAC) {
 	j.want.MAC, j.want.MTU, j.want.Settings = c.MAC, c.MTU, c.settings(mode)
-	j.want.Port = offload.Port{}
+	j.want.GUID, j.want.Port = c.GUID, offload.Port{}
 	if c.Bridge != "" {
 		j.want.Port = port(c, j.rec, mac)
 	}
@@ -217,6 +222,9 @@ func fits(c Config, pf *nic.PF, vf *nic.VF, away string) error {
 		return coded(ErrNode, "bridge = %q: VF %s is on a PF without an eswitch: want a NIC that can do switchdev, or no bridge, for a VF that is in none", c.Bridge, c.VF)
 	case !switchdev && c.Bridge != "":
 		return coded(ErrNode, "bridge = %q: VF %s is on a PF with its eswitch in %s mode, so it has no representor: want switchdev (eswitch: switchdev in the node's NodeNIC, sluice apply), or no bridge, for a VF that is in none", c.Bridge, c.VF, pf.Eswitch)
+	}
+	if err := c.fitsLink(pf, vf); err != nil {
+		return err
 	}
 	if only := c.VFFields.legacyOnly(); switchdev && len(only) > 0 {
 		f := only[0]

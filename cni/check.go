@@ -216,6 +216,9 @@ func damage(m *made, w Want, s State) []string {
 			say("its %s is %s, want %s", name, have, w.Settings[name])
 		}
 	}
+	if w.GUID != "" && s.GUID != "" && s.GUID != w.GUID {
+		say("its GUID in effect is %s, want %s", s.GUID, w.GUID)
+	}
 	if !w.plugged() {
 		return bad
 	}

@@ -45,6 +45,7 @@ type Config struct {
 	VLAN       uint16  // 0: untagged
 	MTU        int     // bytes; 0: as the VF has it
 	MAC        nic.MAC // runtimeConfig over CNI_ARGS over mac; zero: as the VF has it
+	GUID       string  // runtimeConfig over CNI_ARGS over args.cni over guid; "": as the VF has it
 	IfaceID    string  // CNI_ARGS over args.cni over ifaceID
 	VFFields   vfFields
 	Sysctls    map[string]string // of the pod's interface, by host.SysctlPath's names
@@ -106,6 +107,7 @@ func ParseConfig(stdin []byte, args string) (Config, error) {
 	if p.runtimeMAC != nil {
 		c.MAC = *p.runtimeMAC
 	}
+	c.GUID = cmp.Or(p.runtimeGUID, c.GUID)
 	return c, c.complete(where, members["prevResult"])
 }
 
@@ -185,6 +187,7 @@ func configFields() []field {
 			return err
 		}},
 		{"mac", macForm, func(c *Config, raw json.RawMessage) error { return mac(raw, &c.MAC) }},
+		{"guid", guidForm, func(c *Config, raw json.RawMessage) error { return guid(raw, &c.GUID) }},
 		{"ifaceID", "a string", func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.IfaceID, isPrintable)
 		}},
@@ -240,6 +243,7 @@ func readConfArgs(c *Config, raw json.RawMessage) error {
 	var args struct {
 		CNI struct {
 			MAC     json.RawMessage `json:"mac"`
+			GUID    json.RawMessage `json:"guid"`
 			IfaceID json.RawMessage `json:"ifaceID"`
 		} `json:"cni"`
 	}
@@ -252,6 +256,9 @@ func readConfArgs(c *Config, raw json.RawMessage) error {
 	if args.CNI.MAC != nil && mac(args.CNI.MAC, &c.MAC) != nil {
 		return bad("mac", args.CNI.MAC, macForm)
 	}
+	if args.CNI.GUID != nil && guid(args.CNI.GUID, &c.GUID) != nil {
+		return bad("guid", args.CNI.GUID, guidForm)
+	}
 	if args.CNI.IfaceID != nil && text(args.CNI.IfaceID, &c.IfaceID, isPrintable) != nil {
 		return bad("ifaceID", args.CNI.IfaceID, "a string")
 	}
@@ -263,6 +270,7 @@ func readConfArgs(c *Config, raw json.RawMessage) error {
 type devices struct {
 	deviceID, pciBusID, runtime string
 	runtimeMAC                  *nic.MAC
+	runtimeGUID                 string
 }
 
 const deviceForm = "the PCI address of a VF, for example 0000:03:00.2, or the auxiliary device of an SF, for example mlx5_core.sf.4"
@@ -287,6 +295,7 @@ func (d *devices) fields() []field {
 					d.runtimeMAC = new(nic.MAC)
 					return mac(raw, d.runtimeMAC)
 				}},
+				{"infinibandGUID", guidForm, func(_ *Config, raw json.RawMessage) error { return guid(raw, &d.runtimeGUID) }},
 				{"bandwidth", "an object with egressRate, in bits per second", readBandwidth},
 				// The IPAM plugin reads it.
 				{"ips", "a list of addresses", func(_ *Config, raw json.RawMessage) error {
@@ -343,6 +352,12 @@ func (c *Config) readArgs(args string) error {
 				return coded(types.ErrInvalidEnvironmentVariables, "CNI_ARGS: MAC = %q: want %s", value, macForm)
 			}
 			c.MAC = m
+		case "GUID", "guid": // ib-kubernetes writes the latter
+			g, ok := parseGUID(value)
+			if !ok {
+				return coded(types.ErrInvalidEnvironmentVariables, "CNI_ARGS: %s = %q: want %s", key, value, guidForm)
+			}
+			c.GUID = g
 		case "IFACE_ID":
 			if !isPrintable(value) {
 				return coded(types.ErrInvalidEnvironmentVariables, "CNI_ARGS: IFACE_ID = %q: want a string", value)

@@ -43,6 +43,7 @@ func (j *job) file() devfile.File {
 	if !mac.IsZero() {
 		f.MAC = mac.String()
 	}
+	f.GUID = j.want.GUID
 	if j.state.Lease != nil {
 		for _, a := range j.state.Lease.Addresses {
 			f.Addresses = append(f.Addresses, a.String())

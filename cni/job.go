@@ -71,6 +71,7 @@ const (
 	aspectRDMA
 	aspectFile
 	aspectSysctls
+	aspectGUID
 
 	everything aspect = 1<<iota - 1
 )
@@ -100,6 +101,8 @@ func touches(s Step) aspect {
 		return aspectAdminMAC
 	case SetSetting:
 		return aspectSettings
+	case UnbindVF, BindVF:
+		return everything
 	case AddPair, DelPair:
 		return aspectPlace
 	case SetSysctl:
@@ -107,7 +110,7 @@ func touches(s Step) aspect {
 	case Move, Await:
 		return aspectPlace | aspectSettings // those of the netdev are read at home only
 	case MoveRDMA:
-		return aspectRDMA
+		return aspectRDMA | aspectGUID // the host sees it of its own devices
 	case Plug, Unplug:
 		return aspectPort
 	case Tell, Untell:
@@ -124,7 +127,7 @@ func touches(s Step) aspect {
 
 // run converges on goal. The record is to be on the disk.
 func (j *job) run(ctx context.Context, goal record.Goal) error {
-	j.want.Goal = goal
+	j.want.Goal, j.state.Rebound = goal, false
 	entry := func(e record.Entry) error {
 		defer j.p.span("record", "append entry")()
 		e.Time, e.Goal = time.Now().UTC(), goal
@@ -197,6 +200,10 @@ func (j *job) do(ctx context.Context, step Step) error {
 		return j.addPair(ctx, s)
 	case DelPair:
 		return j.p.Host.Pairs.DelPair(ctx, s.Host)
+	case UnbindVF:
+		return j.p.Host.PCI.Unbind(ctx, s.VF)
+	case BindVF:
+		return j.bind(ctx, s)
 	case Await:
 		return j.await(ctx)
 	case AwaitFlows:
@@ -350,6 +357,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		{aspectVF, j.readVF},
 		{aspectSettings, j.readSettings},
 		{aspectRDMA, j.readRDMA},
+		{aspectGUID, j.readGUID},
 		{aspectAddresses, j.readAddresses},
 		{aspectRoutes, j.readRoutes},
 		{aspectPort, j.readPort},
@@ -366,6 +374,9 @@ func (j *job) read(ctx context.Context) (State, error) {
 	}
 	if j.want.Goal == record.Attached && !j.want.Pair {
 		switch {
+		case unbound(j.want, j.state):
+		case j.state.Rebound && j.state.Place == AtHome && j.state.GUID != j.want.GUID:
+			return State{}, coded(ErrKernel, "guid = %s: the PF has it for %s, which was bound anew, and whose RDMA device has %s: want a driver that takes it", j.want.GUID, record.Name(j.rec.VF), j.state.GUID)
 		case !j.want.Userspace && j.state.Place != AtHome && j.state.Place != InPod:
 			return State{}, coded(ErrKernel, "%s is gone", j.what())
 		case j.want.plugged() && !j.state.Rep.Exists():
@@ -378,7 +389,8 @@ func (j *job) read(ctx context.Context) (State, error) {
 // look takes from an observation of the whole node what it says about the VF.
 func (j *job) look(st nic.State) {
 	id, vf := j.function(st)
-	j.stale = aspectPlace | aspectPort | aspectRDMA | aspectFile
+	j.stale = aspectPlace | aspectPort | aspectRDMA | aspectFile | aspectGUID
+	j.state.Bound = true
 	j.vf, j.port, j.uplink = id, 0, 0
 	j.state.HasAdminMAC, j.state.AdminMAC, j.state.Rep = false, nic.MAC{}, nic.Netdev{}
 	j.pf, j.state.Settings = nic.PF{}, nil
@@ -389,6 +401,7 @@ func (j *job) look(st nic.State) {
 	j.port, j.uplink = vf.Rep.Port, pf.Uplink.Ifindex
 	j.pf = pf.Clone()
 	j.state.Rep, j.state.Settings = vf.Rep.Netdev, vf.Settings
+	j.state.Bound = vf.Driver != ""
 	j.state.HasAdminMAC = vf.Rep.Exists() || pf.Eswitch != nic.Switchdev && pf.Uplink.Exists() && !pf.InfiniBand
 	j.state.AdminMAC = vf.MAC
 	if j.rec.OfRep {

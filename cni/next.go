@@ -28,6 +28,8 @@ type Want struct {
 	Port     offload.Port // zero: in no bridge
 	Settings nic.Settings // of the VF, what is wanted of them
 
+	GUID string // of the VF; "": as it is
+
 	// Of both ends.
 	Pair      bool // of software interfaces, VF being the host's end
 	PairKind  host.PairKind
@@ -76,6 +78,11 @@ type State struct {
 	Rep nic.Netdev // zero: none
 
 	Settings nic.Settings // of the VF, those that can be read and set
+
+	// With a GUID that is wanted: the one in effect ("" not seen), whether the VF has a
+	// driver, and whether it was bound in this run.
+	GUID           string
+	Bound, Rebound bool
 
 	// Port is the representor's port, nil when there is none of this owner.
 	Port *offload.Port
@@ -162,6 +169,10 @@ func attach(w Want, s State) Step {
 	case differing(w.Settings, s.Settings) != "":
 		name := differing(w.Settings, s.Settings)
 		return SetSetting{w.VF, name, w.Settings[name]}
+	case unbound(w, s):
+		return BindVF{w.VF, w.Before.Driver}
+	case home && w.Before.GUID != "" && s.GUID != w.GUID && !s.Rebound:
+		return UnbindVF{w.VF}
 	case netdev && !w.MAC.IsZero() && s.VF.MAC != w.MAC:
 		return SetMAC{vf, w.MAC}
 	case netdev && w.MTU != 0 && s.VF.MTU != w.MTU:
@@ -200,6 +211,9 @@ func attach(w Want, s State) Step {
 	}
 	return nil
 }
+
+// unbound says that the VF lacks the driver that was taken from it for a GUID.
+func unbound(w Want, s State) bool { return w.Before.GUID != "" && !s.Bound && s.Place == Nowhere }
 
 // what the attachment is of, in words.
 func (w Want) what() string {
@@ -302,6 +316,10 @@ func detach(w Want, s State) Step {
 	case differing(was.Settings, s.Settings) != "":
 		name := differing(was.Settings, s.Settings)
 		return SetSetting{w.VF, name, was.Settings[name]}
+	case unbound(w, s):
+		return BindVF{w.VF, was.Driver}
+	case home && was.GUID != "" && s.GUID != "" && s.GUID != was.GUID && !s.Rebound:
+		return UnbindVF{w.VF}
 	case home && mac:
 		return SetMAC{vf, was.MAC}
 	case home && mtu:

@@ -174,6 +174,8 @@ func (c *Config) pair(args *skel.CmdArgs) error {
 		return coded(types.ErrInvalidNetworkConfig, "network configuration %q: %s = %s: the pod has no VF, and a pair of software interfaces nothing of that: want it away", c.Name, field, value)
 	}
 	switch f := c.VFFields; {
+	case c.GUID != "":
+		return bad("guid", c.GUID)
 	case f.MinRate != nil:
 		return bad("min_tx_rate", strconv.Itoa(*f.MinRate))
 	case f.MaxRate != nil:

@@ -33,6 +33,8 @@ func (c *Config) checkRep(bad func(format string, a ...any) error) error {
 		return bad("bridge = %q: the representor is in the pod, and in no bridge of the host's: want it away", c.Bridge)
 	case c.VLAN != 0:
 		return bad("vlan = %d: VLANs are for the switch in the pod: want it away", c.VLAN)
+	case c.GUID != "":
+		return bad("guid = %s: the VF stays as it is: want it away", c.GUID)
 	case f.MinRate != nil:
 		return bad("min_tx_rate = %d: the VF stays as it is: want it away", *f.MinRate)
 	case f.MaxRate != nil:

@@ -134,6 +134,11 @@ type (
 		Host string
 	}
 
+	// UnbindVF takes the driver from the VF, which is home, and BindVF gives it back: a GUID
+	// takes effect when it binds. The VF's netdev and RDMA device are others then.
+	UnbindVF struct{ VF string }
+	BindVF   struct{ VF, Driver string }
+
 	// Await waits for the kernel to give back the netdev of a VF whose
 	// namespace is ending: it is moved to the host's when the last user of the
 	// namespace is gone (net/core/dev.c, default_device_exit_net).
@@ -189,6 +194,8 @@ func (MoveRDMA) step()    {}
 func (AddPair) step()     {}
 func (DelPair) step()     {}
 func (Await) step()       {}
+func (UnbindVF) step()    {}
+func (BindVF) step()      {}
 func (AwaitFlows) step()  {}
 func (Plug) step()        {}
 func (Unplug) step()      {}
@@ -251,6 +258,12 @@ func (s AddPair) String() string {
 }
 
 func (s DelPair) String() string { return fmt.Sprintf("remove pair of %s %s", s.Kind, s.Host) }
+
+func (s UnbindVF) String() string { return "unbind " + record.Name(s.VF) }
+
+func (s BindVF) String() string {
+	return fmt.Sprintf("bind %s to %s", record.Name(s.VF), s.Driver)
+}
 
 func (s Await) String() string {
 	return "wait until the kernel gives the netdev of " + record.Name(s.VF) + " back"

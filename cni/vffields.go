@@ -178,6 +178,9 @@ func (c *Config) settings(mode nic.Eswitch) nic.Settings {
 	for name, n := range c.VFFields.ofNetdev() {
 		rate(name, &n)
 	}
+	if c.GUID != "" {
+		out[nic.NodeGUID], out[nic.PortGUID] = c.GUID, c.GUID
+	}
 	if mode != nic.Switchdev {
 		f := c.VFFields
 		for name, value := range map[nic.Setting]string{
@@ -221,6 +224,8 @@ func (c *Config) vlanSetting() string {
 // fieldOf is what the configuration calls a setting.
 func fieldOf(name nic.Setting) string {
 	switch name {
+	case nic.NodeGUID, nic.PortGUID:
+		return "guid"
 	case nic.SpoofCheck:
 		return "spoofchk"
 	case nic.LinkState:

@@ -33,7 +33,8 @@ type File struct {
 	NUMA      int    `json:"numa"`             // -1: the platform does not say
 
 	MAC       string   `json:"mac,omitempty"`
-	MTU       int      `json:"mtu,omitempty"` // bytes
+	GUID      string   `json:"guid,omitempty"` // of InfiniBand, one that was wished for
+	MTU       int      `json:"mtu,omitempty"`  // bytes
 	Addresses []string `json:"addresses,omitempty"`
 	RDMA      []string `json:"rdma,omitempty"` // devices
 	Queues    *Queues  `json:"queues,omitempty"`

@@ -75,6 +75,11 @@ type Before struct {
 	AltNames []string `json:"altNames,omitempty"` // of the VF's netdev
 	Promisc  bool     `json:"promisc,omitempty"`
 
+	// With a GUID that is wanted: the one in effect, by the VF's RDMA device, and the
+	// driver, which takes another when it binds.
+	GUID   string `json:"guid,omitempty"`
+	Driver string `json:"driver,omitempty"`
+
 	// Settings is of those that were asked for, and of those of the netdev that a pod
 	// can change.
 	Settings nic.Settings `json:"settings,omitempty"`

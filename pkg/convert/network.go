@@ -266,7 +266,7 @@ func (s *set) ibNetwork(doc, spec *object) {
 	s.network(doc, spec)
 	linkState(spec)
 	spec.done()
-	spec.report.add(Note{Refused, spec.who, "", "", "sluice-cni attaches Ethernet VFs: leave this network as it is, with ib-sriov-cni; the resource keeps its name, and vfGroups[].guid: stable gives VFs their GUIDs"})
+	spec.report.add(Note{Refused, spec.who, "", "", "networks of InfiniBand are not converted: leave this one as it is, with ib-sriov-cni, or write one of sluice-cni (docs/cni.md, InfiniBand); the resource keeps its name, and vfGroups[].guid: stable gives VFs their GUIDs"})
 }
 
 // document is the network as Multus takes it.

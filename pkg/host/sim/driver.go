@@ -298,7 +298,11 @@ func (s *Sim) drop(gone func(*link) bool) { s.st.Links = slices.DeleteFunc(s.st.
 // addRDMA registers a function's RDMA device.
 func (s *Sim) addRDMA(id functionID) {
 	if prefix := s.profile(id.pf).rdma; prefix != "" {
-		s.registerRDMA(prefix, &rdmaDevice{PF: id.pf, VF: id.vf, SF: id.sf})
+		d := &rdmaDevice{PF: id.pf, VF: id.vf, SF: id.sf}
+		if p := s.st.PFs[id.pf]; p.InfiniBand && id.vf >= 0 {
+			d.GUID = p.VFs[id.vf].Set[nic.NodeGUID] // what is set later waits for the next bind
+		}
+		s.registerRDMA(prefix, d)
 	}
 }
 

@@ -54,13 +54,9 @@ func (s *Sim) rdmaDevice(d *rdmaDevice, l *link) host.RDMADevice {
 	}
 	switch {
 	case d.VF >= 0:
-		v := p.VFs[d.VF]
 		out.Parent, out.NodeGUID = s.vfAddress(d.PF, d.VF), guidOf(l.MAC)
 		if p.InfiniBand {
-			out.NodeGUID = noGUID
-			if g, ok := v.Set[nic.NodeGUID]; ok {
-				out.NodeGUID = g
-			}
+			out.NodeGUID = cmp.Or(d.GUID, noGUID)
 		}
 	case d.SF >= 0:
 		out.Parent, out.NodeGUID = s.sfDevice(p.sf(d.SF)), guidOf(l.MAC)

@@ -298,9 +298,19 @@ func TestInfiniBand(t *testing.T) {
 	}
 	const guid = "02:00:00:00:00:00:00:01"
 	must(t, set(t, s, "vf 1", nic.NodeGUID, guid))
+	guids, vf := map[string]string{}, p.VFs[1].Address
+	early, err := s.Machine().RDMA.Devices(t.Context())
+	must(t, err)
+	for _, d := range early {
+		guids[d.Parent] = d.NodeGUID
+	}
+	if guids[vf] != "00:00:00:00:00:00:00:00" {
+		t.Errorf("a VF that is bound has taken a GUID: %v", guids)
+	}
+	must(t, s.Machine().PCI.Unbind(t.Context(), vf))
+	must(t, s.Machine().PCI.Bind(t.Context(), vf, ""))
 	devices, err := s.Machine().RDMA.Devices(t.Context())
 	must(t, err)
-	guids := map[string]string{}
 	for _, d := range devices {
 		if len(d.Ports) != 1 || d.Ports[0].LinkLayer != "InfiniBand" {
 			t.Errorf("%+v", d)

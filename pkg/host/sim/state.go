@@ -161,6 +161,7 @@ type rdmaDevice struct {
 	LAG   bool   `json:"lag,omitempty"` // for both ports of the card
 	Verbs int    `json:"verbs"`
 	Netns int    `json:"netns,omitempty"` // in exclusive mode: where it is
+	GUID  string `json:"guid,omitempty"`  // of a VF of InfiniBand: the node GUID that it was bound with; "" none
 }
 
 // netns is a network namespace. Its number never changes, its path ends with

@@ -2,6 +2,7 @@
 /* Which actions a ConnectX takes: mlx5/core en/tc/act/ and en_tc.c. */
 #include <linux/netdevice.h>
 #include <linux/tc_act/tc_csum.h>
+#include <linux/tc_act/tc_ct.h>
 #include <net/pkt_cls.h>
 
 #include "flower.h"
@@ -345,11 +346,22 @@ static int act_police(struct twin_rule *p, const struct flow_action_entry *a)
 	return 0;
 }
 
-/* en/tc_ct.h, of a driver without MLX5_TC_CT */
+/* act/ct.c */
 static int act_ct(struct twin_rule *p, const struct flow_action_entry *a)
 {
-	ERR(p->extack, "mlx5 tc ct offload isn't enabled.");
-	return -EOPNOTSUPP;
+	struct twin_act *act;
+	int err;
+
+	if (a->ct.action & TCA_CT_ACT_COMMIT && flow_action_is_last_entry(&p->rule->action, a))
+		return -EOPNOTSUPP;
+	act = new_act(p, TWIN_ACT_CT);
+	if (!act)
+		return -EOPNOTSUPP;
+	err = twin_ct_action(p, a, act);
+	if (err)
+		p->num_acts--;
+	p->num_ifindexes = 0;
+	return err;
 }
 
 /* act/act.c, tc_acts_fdb; the ones that are missing here mlx5 has and the model has not */

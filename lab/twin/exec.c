@@ -35,8 +35,8 @@ static bool meter(struct twin_meter *m, u64 packets, u64 bytes)
 
 /* Switchdev mode */
 
-/* No rule took it: to the representor, to go on in software from chain on. */
-static void miss(struct twin_vport *vport, struct sk_buff *skb, u32 chain)
+/* To the representor, to go on in software where RESTORE says. */
+static void miss(struct twin_vport *vport, struct sk_buff *skb, const struct twin_restore *restore)
 {
 	struct net_device *rep = rcu_dereference(vport->rep);
 
@@ -45,17 +45,41 @@ static void miss(struct twin_vport *vport, struct sk_buff *skb, u32 chain)
 		return;
 	}
 	twin_count(vport, TWIN_MISS_PACKETS, twin_skb_packets(skb), twin_skb_bytes(skb));
-	twin_netdev_receive(skb, rep, chain);
+	twin_netdev_receive(skb, rep, restore);
+}
+
+/* The way of one packet from table to table. */
+struct way {
+	struct twin_ct_regs ct;
+	u32 chain;
+	u64 packets, bytes;	/* as it came to the present table */
+	bool counted;		/* as one that a rule dealt with */
+};
+
+static void count(struct twin_vport *vport, struct twin_flow *flow, struct way *way)
+{
+	atomic64_add(way->packets, &flow->packets);
+	atomic64_add(way->bytes, &flow->bytes);
+	WRITE_ONCE(flow->lastused, jiffies);
+	if (!way->counted)
+		twin_count(vport, TWIN_HW_PACKETS, way->packets, way->bytes);
+	way->counted = true;
 }
 
 /*
- * Does what a rule says. Returns the skb if a next table is to be looked at, with
- * its chain in *chain; else NULL, and the skb is gone.
+ * Does what a rule says. Returns the skb if a next table is to be looked at, that of
+ * way->chain; else NULL, and the skb is gone. A rule that can hand a packet back counts
+ * it when it does not: software counts it then, from the action that it goes on with.
  */
 static struct sk_buff *run(struct twin_vport *vport, struct twin_flow *flow,
-			   struct sk_buff *skb, u32 *chain, int depth)
+			   struct sk_buff *skb, struct way *way, int depth)
 {
+	struct twin_restore restore = {};
+	bool tracked = false;
 	unsigned int i;
+
+	if (!flow->conntrack)
+		count(vport, flow, way);
 
 	for (i = 0; i < flow->num_acts; i++) {
 		const struct twin_act *act = &flow->acts[i];
@@ -75,10 +99,10 @@ static struct sk_buff *run(struct twin_vport *vport, struct twin_flow *flow,
 			consume_skb(skb);
 			return NULL;
 		case TWIN_ACT_SLOW:
-			miss(vport, skb, 0);
+			miss(vport, skb, NULL);
 			return NULL;
 		case TWIN_ACT_GOTO:
-			*chain = act->chain;
+			way->chain = act->chain;
 			return skb;
 		case TWIN_ACT_PUSH_VLAN:
 			skb = twin_push_vlan(skb, act->vlan.proto, act->vlan.tci);
@@ -109,9 +133,29 @@ static struct sk_buff *run(struct twin_vport *vport, struct twin_flow *flow,
 				return NULL;
 			}
 			if (verdict == TWIN_ACT_SLOW) {
-				miss(vport, skb, 0);
+				miss(vport, skb, NULL);
 				return NULL;
 			}
+			break;
+		case TWIN_ACT_CT:
+			switch (twin_ct_exec(flow->vport->port, act, skb, &way->ct)) {
+			case TWIN_CT_HIT:
+				if (!tracked)
+					count(vport, flow, way);
+				tracked = true;
+				break;
+			case TWIN_CT_MISS:
+				restore.entry = way->ct.entry;
+				restore.act = act->ct.miss;
+				miss(vport, skb, &restore);
+				return NULL;
+			case TWIN_CT_ERROR:
+				err = -EINVAL;
+				break;
+			}
+			break;
+		case TWIN_ACT_CT_CLEAR:
+			memset(&way->ct, 0, sizeof(way->ct));
 			break;
 		}
 		if (err) {
@@ -125,36 +169,29 @@ static struct sk_buff *run(struct twin_vport *vport, struct twin_flow *flow,
 
 static void from_vport_switchdev(struct twin_vport *vport, struct sk_buff *skb, int depth)
 {
-	u32 chain = 0, next;
-	bool counted = false;
+	struct twin_restore restore = {};
+	struct way way = {};
 	unsigned int hops;
 
 	for (hops = 0; hops < TWIN_MAX_HOPS; hops++) {
-		u64 packets, bytes;
 		struct twin_flow *flow;
 		struct twin_key key;
 		struct twin_headers h;
 
 		twin_parse(skb, &key, &h);
-		flow = twin_flow_lookup(twin_lag_fdb(vport), chain, &key);
+		twin_ct_to_key(&way.ct, &key);
+		flow = twin_flow_lookup(twin_lag_fdb(vport), way.chain, &key);
 		if (!flow) {
-			miss(vport, skb, chain);
+			restore.entry = way.ct.entry;
+			restore.chain = way.chain;
+			miss(vport, skb, &restore);
 			return;
 		}
-		packets = twin_skb_packets(skb);
-		bytes = twin_skb_bytes(skb);
-		atomic64_add(packets, &flow->packets);
-		atomic64_add(bytes, &flow->bytes);
-		WRITE_ONCE(flow->lastused, jiffies);
-		if (!counted) {
-			twin_count(vport, TWIN_HW_PACKETS, packets, bytes);
-			counted = true;
-		}
-		next = chain;
-		skb = run(vport, flow, skb, &next, depth);
+		way.packets = twin_skb_packets(skb);
+		way.bytes = twin_skb_bytes(skb);
+		skb = run(vport, flow, skb, &way, depth);
 		if (!skb)
 			return;
-		chain = next;
 	}
 	drop_tx(vport, skb);	/* goto in a circle */
 }
@@ -166,7 +203,7 @@ static void to_pf(struct twin_port *port, struct sk_buff *skb)
 	struct net_device *dev = rcu_dereference(port->uplink.rep);
 
 	if (dev)
-		twin_netdev_receive(skb, dev, 0);
+		twin_netdev_receive(skb, dev, NULL);
 	else
 		kfree_skb(skb);
 }
@@ -319,7 +356,7 @@ void twin_to_vport(struct twin_vport *vport, struct sk_buff *skb, int depth)
 		kfree_skb(skb);
 		return;
 	}
-	twin_netdev_receive(skb, dev, 0);
+	twin_netdev_receive(skb, dev, NULL);
 }
 
 /* A frame from the PF's netdev in legacy mode. */

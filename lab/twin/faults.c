@@ -339,6 +339,13 @@ static int flows_show(struct seq_file *m, void *v)
 
 DEFINE_SHOW_ATTRIBUTE(flows);
 
+static int connections_show(struct seq_file *m, void *v)
+{
+	return twin_ct_show(m, m->private);
+}
+
+DEFINE_SHOW_ATTRIBUTE(connections);
+
 void twin_faults_init(struct twin_port *port)
 {
 	char name[32];
@@ -359,6 +366,9 @@ void twin_faults_init(struct twin_port *port)
 	debugfs_create_u32("sf_late_ms", 0600, port->debugfs, &port->sf_late_ms);
 	debugfs_create_u32("lag_late_ms", 0600, port->debugfs, &port->card->lag.late_ms);
 	debugfs_create_u32("capacity", 0600, port->debugfs, &port->capacity);
+	debugfs_create_file("connections", 0400, port->debugfs, port, &connections_fops);
+	debugfs_create_u32("ct_capacity", 0600, port->debugfs, &port->ct.capacity);
+	debugfs_create_u32("zone_capacity", 0600, port->debugfs, &port->ct.zone_capacity);
 }
 
 void twin_faults_free(struct twin_port *port)

@@ -64,7 +64,7 @@ static int flower_replace(struct net_device *dev, struct twin_vport *vport,
 	if (!err)
 		err = twin_flow_add(p, f->cookie);
 	if (err)
-		twin_meters_put(p->acts, p->num_acts);
+		twin_acts_put(p->acts, p->num_acts);
 unlock:
 	mutex_unlock(&port->flow_lock);
 	kfree(p);

@@ -19,6 +19,7 @@ struct twin_rule {
 	struct twin_act acts[TWIN_MAX_ACTS];
 
 	/* the state of mlx5e_tc_act_parse_state and mlx5_esw_flow_attr */
+	bool conntrack;		/* has a ct action */
 	bool rewrites;
 	bool rewrites_ip;	/* something else than TTL or hop limit */
 	bool popped;		/* and not yet pushed */
@@ -41,7 +42,7 @@ int twin_flow_add(struct twin_rule *p, unsigned long cookie);
 void twin_flow_del(struct twin_flow *flow);
 struct twin_flow *twin_flow_find(struct twin_vport *vport, unsigned long cookie);
 struct twin_meter *twin_meter_get(struct twin_port *port, const struct flow_action_entry *act);
-void twin_meters_put(const struct twin_act *acts, unsigned int num);
+void twin_acts_put(const struct twin_act *acts, unsigned int num);
 void twin_key_mask(struct twin_key *to, const struct twin_key *key, const struct twin_key *mask);
 
 #endif

@@ -682,6 +682,13 @@ void twin_lag_add(struct twin_func *pf)
 	debugfs_create_file("flags", 0444, dir, pf, &flags_fops);
 	debugfs_create_file("mapping", 0444, dir, pf, &mapping_fops);
 	debugfs_create_file("members", 0444, dir, pf, &members_fops);
+
+	/* en/tc_ct.c, mlx5_ct_tc_create_dbgfs */
+	if (IS_ENABLED(CONFIG_NET_TC_SKB_EXT)) {
+		dir = debugfs_create_dir("ct", pf->lag_debugfs);
+		debugfs_create_atomic_t("offloaded", 0400, dir, &pf->port->ct.offloaded);
+		debugfs_create_atomic_t("rx_dropped", 0400, dir, &pf->port->ct.rx_dropped);
+	}
 }
 
 /* mlx5_lag_remove_mdev. Not under RTNL: readers of the files, who take it, are waited for. */

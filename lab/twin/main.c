@@ -22,6 +22,14 @@ static unsigned int flows = 65536;
 module_param(flows, uint, 0444);
 MODULE_PARM_DESC(flows, "rules that the flow table of a port holds");
 
+static unsigned int connections = 65536;
+module_param(connections, uint, 0444);
+MODULE_PARM_DESC(connections, "directions of tracked connections that a port holds");
+
+static unsigned int zones = 255;
+module_param(zones, uint, 0444);
+MODULE_PARM_DESC(zones, "conntrack zones that a port tells apart");
+
 static int numa[TWIN_MAX_CARDS] = { [0 ... TWIN_MAX_CARDS - 1] = NUMA_NO_NODE };
 static int num_numa;
 module_param_array(numa, int, &num_numa, 0444);
@@ -104,6 +112,8 @@ static int init_card(struct twin_card *card, unsigned int num)
 		port->num = i;
 		port->total_vfs = vfs;
 		port->capacity = flows;
+		port->ct.capacity = connections;
+		port->ct.zone_capacity = zones;
 		port->total_sfs = sfs;
 		err = twin_eswitch_init(port);
 		if (err)

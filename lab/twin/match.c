@@ -16,7 +16,8 @@
 			BIT_ULL(FLOW_DISSECTOR_KEY_PORTS) | \
 			BIT_ULL(FLOW_DISSECTOR_KEY_TCP) | \
 			BIT_ULL(FLOW_DISSECTOR_KEY_IP) | \
-			BIT_ULL(FLOW_DISSECTOR_KEY_ICMP))
+			BIT_ULL(FLOW_DISSECTOR_KEY_ICMP) | \
+			BIT_ULL(FLOW_DISSECTOR_KEY_CT))
 
 /* Keys that mlx5 takes on other ports or with options that are not modelled */
 #define TUNNEL_KEYS (BIT_ULL(FLOW_DISSECTOR_KEY_ENC_KEYID) | \
@@ -200,11 +201,6 @@ int twin_rule_match(struct twin_rule *p)
 	u64 used = p->rule->match.dissector->used_keys;
 	int err;
 
-	if (used & BIT_ULL(FLOW_DISSECTOR_KEY_CT)) {
-		/* en/tc_ct.h, of a driver without MLX5_TC_CT */
-		ERR(p->extack, "mlx5 tc ct offload isn't enabled.");
-		return -EOPNOTSUPP;
-	}
 	if (used & BIT_ULL(FLOW_DISSECTOR_KEY_MPLS)) {
 		ERR(p->extack, "Matching on MPLS is supported only for MPLS over UDP");
 		return -EOPNOTSUPP;
@@ -226,6 +222,9 @@ int twin_rule_match(struct twin_rule *p)
 	if (err)
 		return err;
 	err = parse_l4(p);
+	if (err)
+		return err;
+	err = twin_ct_match(p);
 	if (err)
 		return err;
 	twin_key_mask(&p->key, &p->key, &p->mask);

@@ -69,7 +69,8 @@ static void count_rx(struct net_device *dev, u64 packets, u64 bytes)
  * goes on with a packet that left the hardware tables in the middle (mlx5
  * en_tc.c, mlx5e_tc_restore_skb_chain). Consumes the skb.
  */
-void twin_netdev_receive(struct sk_buff *skb, struct net_device *dev, u32 chain)
+void twin_netdev_receive(struct sk_buff *skb, struct net_device *dev,
+			 const struct twin_restore *restore)
 {
 	struct twin_nic *nic = netdev_priv(dev);
 	u64 packets = twin_skb_packets(skb), bytes = twin_skb_bytes(skb);
@@ -83,15 +84,8 @@ void twin_netdev_receive(struct sk_buff *skb, struct net_device *dev, u32 chain)
 		goto drop;
 	skb_orphan(skb);
 	skb_scrub_packet(skb, true);
-#if IS_ENABLED(CONFIG_NET_TC_SKB_EXT)
-	if (chain) {
-		struct tc_skb_ext *ext = tc_skb_ext_alloc(skb);
-
-		if (!ext)
-			goto drop;
-		ext->chain = chain;
-	}
-#endif
+	if (restore && !twin_ct_restore(skb, restore))
+		goto drop;
 	skb->protocol = eth_type_trans(skb, dev);
 	count_rx(dev, packets, bytes);
 	netif_rx(skb);

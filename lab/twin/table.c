@@ -38,7 +38,7 @@ int twin_flows_init(struct twin_port *port)
 		return err;
 	}
 	port->flows_ready = true;
-	return 0;
+	return twin_ct_init(port);
 }
 
 /* All netdevs are gone, so tc has taken every rule back. */
@@ -46,6 +46,7 @@ void twin_flows_free(struct twin_port *port)
 {
 	if (!port->flows_ready)
 		return;
+	twin_ct_free(port);
 	WARN_ON(port->num_flows || !list_empty(&port->meters));
 	rhashtable_destroy(&port->matches);
 	rhashtable_destroy(&port->flows);
@@ -151,17 +152,24 @@ found:
 	return meter;
 }
 
-void twin_meters_put(const struct twin_act *acts, unsigned int num)
+static void put_meter(struct twin_meter *meter)
+{
+	if (--meter->refs)
+		return;
+	list_del(&meter->list);
+	kfree_rcu(meter, rcu);
+}
+
+/* What acts share with those of other rules. */
+void twin_acts_put(const struct twin_act *acts, unsigned int num)
 {
 	unsigned int i;
 
 	for (i = 0; i < num; i++) {
-		struct twin_meter *meter = acts[i].meter.meter;
-
-		if (acts[i].kind != TWIN_ACT_METER || --meter->refs)
-			continue;
-		list_del(&meter->list);
-		kfree_rcu(meter, rcu);
+		if (acts[i].kind == TWIN_ACT_METER)
+			put_meter(acts[i].meter.meter);
+		else if (acts[i].kind == TWIN_ACT_CT)
+			twin_ct_put(acts[i].ct.zone);
 	}
 }
 
@@ -179,6 +187,7 @@ int twin_flow_add(struct twin_rule *p, unsigned long cookie)
 	flow->vport = p->vport;
 	flow->pairing = twin_lag_pairing(p->vport);
 	flow->lastused = jiffies;
+	flow->conntrack = p->conntrack;
 	flow->num_acts = p->num_acts;
 	memcpy(flow->acts, p->acts, p->num_acts * sizeof(*p->acts));
 	flow->group = get_group(p->vport, p->chain, p->prio, &p->mask);
@@ -221,7 +230,7 @@ void twin_flow_del(struct twin_flow *flow)
 	rhashtable_remove_fast(&port->matches, &flow->match_node, match_params);
 	rhashtable_remove_fast(&port->flows, &flow->node, flow_params);
 	put_group(flow->group);
-	twin_meters_put(flow->acts, flow->num_acts);
+	twin_acts_put(flow->acts, flow->num_acts);
 	WRITE_ONCE(port->num_flows, port->num_flows - 1);
 	kfree_rcu(flow, rcu);
 }
@@ -264,6 +273,12 @@ static void show_act(struct seq_file *m, const struct twin_act *act)
 	case TWIN_ACT_METER:
 		seq_printf(m, " meter:%u", act->meter.meter->index);
 		break;
+	case TWIN_ACT_CT:
+		seq_printf(m, " ct:%u%s", act->ct.num, act->ct.nat ? "/nat" : "");
+		break;
+	case TWIN_ACT_CT_CLEAR:
+		seq_puts(m, " ct_clear");
+		break;
 	}
 }
 
@@ -287,6 +302,7 @@ static void show_flow(struct seq_file *m, const struct twin_flow *flow)
 		seq_printf(m, " proto:%04x", ntohs(key->proto));
 	if (mask->ip_proto)
 		seq_printf(m, " ip_proto:%u", key->ip_proto);
+	twin_ct_show_match(m, key, mask);
 	seq_printf(m, " packets:%lld bytes:%lld acts:", atomic64_read(&flow->packets),
 		   atomic64_read(&flow->bytes));
 	for (i = 0; i < flow->num_acts; i++)

@@ -22,7 +22,8 @@
  *   port->mode_lock   mode changes and those who offload rules only try it: the
  *                     E-Switch is busy or it is not (mlx5 eswitch.c,
  *                     mlx5_esw_try_lock, mlx5_esw_hold)
- *   port->flow_lock   the flow tables; innermost but for spinlocks
+ *   port->flow_lock   the flow tables; innermost but for spinlocks and the
+ *                     flow_block_lock of a conntrack zone's flow table
  *
  * The packet path takes no lock: it reads vport->dev, vport->rep, vport->groups
  * and port->wire.dev under RCU.
@@ -42,6 +43,7 @@
 #include <net/flow_offload.h>
 
 #include "compat.h"
+#include "ct.h"
 
 /* What everything outside calls the driver. */
 #define TWIN_DRIVER	"mlx5_core"
@@ -230,6 +232,7 @@ struct twin_port {
 	struct rhashtable flows;	/* by vport and tc cookie */
 	struct rhashtable matches;	/* by group and masked key */
 	struct list_head meters;
+	struct twin_ct ct;
 	unsigned int num_flows, capacity;
 	bool flows_ready;
 
@@ -405,7 +408,8 @@ bool twin_netdev_is_rep(const struct net_device *dev);
 bool twin_netdev_is_uplink(const struct net_device *dev);
 void twin_netdev_set_switchdev(struct net_device *dev, bool on);
 int twin_netdev_set_mac(struct twin_vport *vport, const u8 *mac);
-void twin_netdev_receive(struct sk_buff *skb, struct net_device *dev, u32 chain);
+void twin_netdev_receive(struct sk_buff *skb, struct net_device *dev,
+			 const struct twin_restore *restore);
 
 /* rate.c */
 int twin_rate_leaf_add(struct twin_vport *vport);
@@ -513,6 +517,12 @@ struct twin_key {
 	__be16 tcp_flags;
 	u16 pad2;
 	struct in6_addr saddr, daddr;
+	/* what the packet's registers say of its connection */
+	u32 ct_mark;
+	u16 ct_zone;
+	u8 ct_state;		/* TCA_FLOWER_KEY_CT_FLAGS_* */
+	u8 pad3;
+	u32 ct_labels[4];
 } __aligned(8);
 
 #define TWIN_KEY_WORDS (sizeof(struct twin_key) / sizeof(u64))
@@ -528,6 +538,8 @@ enum twin_act_kind {
 	TWIN_ACT_SET,
 	TWIN_ACT_ADD,
 	TWIN_ACT_METER,
+	TWIN_ACT_CT,
+	TWIN_ACT_CT_CLEAR,
 };
 
 struct twin_act {
@@ -548,6 +560,12 @@ struct twin_act {
 			struct twin_meter *meter;
 			u8 exceed, conform;	/* TWIN_ACT_DROP, TWIN_ACT_SLOW, or pipe */
 		} meter;
+		struct {
+			struct twin_ct_zone *zone;
+			u64 miss;		/* tc's cookie of this action */
+			u16 num;		/* of the zone */
+			bool nat;
+		} ct;
 	};
 };
 
@@ -593,6 +611,7 @@ struct twin_flow {
 	atomic64_t packets, bytes;
 	u64 lastused;			/* jiffies */
 	u64 seen_packets, seen_bytes;	/* reported; under port->flow_lock */
+	bool conntrack;			/* has a ct action, so it may hand packets back */
 	unsigned int num_acts;
 	struct twin_act acts[];
 };

@@ -10,7 +10,8 @@
  *
  * As in mlx5 a zone is known by its number alone, whosever network namespace it is in.
  */
-#include <linux/debugfs.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/netdevice.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>

@@ -58,6 +58,9 @@ func (f Facts) idleReasons(flow *Flow) []Reason {
 	if out := f.tunnelReasons(f.Netdevs[f.Port.Netdev], flow); out != nil {
 		return out
 	}
+	if r := untracked(flow); r != nil {
+		return []Reason{*r}
+	}
 	return []Reason{{
 		Class: Driver, What: "the NIC has the rule, and still its packets come up to the host", From: "tc's counters",
 		Change: "have Open vSwitch write it again: ovs-appctl revalidator/purge; over a bond see that VF-LAG is active: sluice observe",
@@ -276,6 +279,11 @@ func (f Facts) refused(port Netdev, flow *Flow, v tc.Verdict, guesses []Reason) 
 			Class: Driver, What: "the driver takes the rule now that it is asked; when it was written it did not", From: "offered again",
 			Change: "have Open vSwitch write it again: ovs-appctl revalidator/purge",
 		})
+	case v.NoRoom && v.Text == "" && tracks(flow):
+		return []Reason{{
+			Class: Limit, What: fmt.Sprintf("the card has no room for the rule, or for one more conntrack zone: rules use %d", f.Zones), From: "the driver",
+			Change: "fewer zones: OVN has one for each logical port and router (NB_Global options:use_common_zone for routers), or stateless ACLs; the kernel's log tells more, \"Failed to offload ct flow\"",
+		}}
 	case v.NoRoom:
 		return []Reason{{
 			Class: Limit, What: orWord(v.Text, "the card has no room for the rule"), From: "the driver",

@@ -202,6 +202,43 @@ func TestChains(t *testing.T) {
 	}
 }
 
+// A flow that the NIC has, of packets that the host carries since their connections are
+// its own.
+func TestUntracked(t *testing.T) {
+	for _, c := range []struct {
+		match, actions string
+		class          Class
+		says           string
+	}{
+		{"recirc_id(0),in_port(rep0),ct_state(0/0x20),ipv4(src=0.0.0.0/0.0.0.0,proto=0/0,frag=no)", "ct(zone=5),recirc(0x1)", Conntrack, "not the connections of its packets"},
+		{"recirc_id(0x1),in_port(rep0),ct_state(0x21/0x21),ipv4(proto=6)", "ct(commit,zone=5),rep1", Conntrack, "begin connections"},
+		{"recirc_id(0x1),in_port(rep0),ct_state(+new+trk),ipv4(proto=6)", "rep1", Conntrack, "begin connections"},
+		{"recirc_id(0x1),in_port(rep0),ct_state(-new+est+trk)", "rep1", Conntrack, "not the connections of its packets"},
+		{"recirc_id(0x1),in_port(rep0),ct_state(0x22/0x22)", "rep1", Conntrack, "not the connections of its packets"},
+		{"recirc_id(0),in_port(rep0),ipv4(proto=1,frag=no)", "ct(zone=5),recirc(0x1)", Conntrack, "protocol 1 "},
+		{"recirc_id(0x1),in_port(rep0),ct_state(0x22/0x22),ipv6(proto=58/0xff)", "rep1", Conntrack, "protocol 58 "},
+		{"recirc_id(0),in_port(rep0),ct_state(0/0x20)", "rep1", Driver, "come up to the host"},
+		{"recirc_id(0),in_port(rep0),ct_state(0/0)", "ct_clear,rep1", Driver, "come up to the host"},
+		{"recirc_id(0),in_port(rep0),ct_state(what)", "rep1", Driver, "come up to the host"},
+	} {
+		flow := inTC(c.actions, "")
+		flow.Match, flow.Rule.Total.Packets = c.match, 100
+		v := Judge(node(flow)).Flows[0]
+		if v.Where != Hardware || v.Offloaded() || v.Class() != c.class || !strings.Contains(v.Reasons[0].What, c.says) {
+			t.Errorf("%s -> %s: %+v", c.match, c.actions, v)
+		}
+		flow.Rule.Hardware.Packets = 90
+		if v := Judge(node(flow)).Flows[0]; !v.Offloaded() {
+			t.Errorf("%s, by the NIC: %+v", c.match, v)
+		}
+	}
+	full := inTC("ct(zone=300),recirc(0x1)", "")
+	full.Rule.InHW, full.Offer = false, &tc.Verdict{Errno: "no space left on device", NoRoom: true}
+	if v := Judge(node(full)).Flows[0]; v.Class() != Limit || !strings.Contains(v.Reasons[0].What, "conntrack zone") {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestSettings(t *testing.T) {
 	off := false
 	for what, change := range map[string]func(*Facts){

@@ -28,9 +28,9 @@ firewall() {
 	flows <<-END
 		table=0,priority=10,arp,actions=normal
 		table=0,priority=10,ip,ct_state=-trk,actions=ct(zone=$zone,table=1)
-		table=1,priority=10,ip,in_port=$r0,ct_state=+trk+new,actions=ct(zone=$zone,commit,exec(load:0x17->NXM_NX_CT_MARK[])),$r1
-		table=1,priority=10,ip,in_port=$r0,ct_state=+trk+est,ct_mark=0x17,actions=$r1
-		table=1,priority=10,ip,in_port=$r1,ct_state=+trk+est,ct_mark=0x17,actions=$r0
+		table=1,priority=10,ip,in_port=$r0,ct_state=+trk+new,actions=ct(zone=$zone,commit,exec(load:0x17->NXM_NX_CT_MARK[],load:0x5->NXM_NX_CT_LABEL[0..31])),$r1
+		table=1,priority=10,ip,in_port=$r0,ct_state=+trk+est,ct_mark=0x17,ct_label=0x5,actions=$r1
+		table=1,priority=10,ip,in_port=$r1,ct_state=+trk+est,ct_mark=0x17,ct_label=0x5,actions=$r0
 	END
 }
 connections() { wc -l <$debug/$A/connections; }

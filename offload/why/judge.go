@@ -58,6 +58,9 @@ func (f Facts) idleReasons(flow *Flow) []Reason {
 	if out := f.tunnelReasons(f.Netdevs[f.Port.Netdev], flow); out != nil {
 		return out
 	}
+	if r := f.bypassed(flow); r != nil {
+		return []Reason{*r}
+	}
 	if r := untracked(flow); r != nil {
 		return []Reason{*r}
 	}
@@ -225,18 +228,41 @@ func (f Facts) chained(flow *Flow, seen []*Flow) []Reason {
 		if before.Rule != nil {
 			return nil // one that leads here is in tc: this is not the reason
 		}
-		v := f.verdict(before, append(seen, flow))
-		what := "the flow before it, " + short(v.UFID) + ", is in " + v.Where.words()
-		if len(v.Reasons) > 0 {
-			what += ": " + v.Reasons[0].What
-		}
-		change := ""
-		if len(v.Reasons) > 0 {
-			change = v.Reasons[0].Change
-		}
-		return []Reason{{Class: Before, What: what, Change: change}}
+		return []Reason{before.reason(f.verdict(before, append(seen, flow)))}
 	}
 	return nil
+}
+
+// bypassed says why the host carries the packets of a flow that the NIC has, if they
+// come from a flow that the NIC has not; nil: one that leads here is in hardware, or
+// none is known.
+func (f Facts) bypassed(flow *Flow) *Reason {
+	var out *Reason
+	from := comesFrom(flow.Match)
+	for i := range f.Flows {
+		before := &f.Flows[i]
+		if from == "" || !slices.Contains(goesTo(before.Actions), from) || before == flow {
+			continue
+		}
+		if before.place() == Hardware {
+			return nil
+		}
+		if out == nil {
+			r := before.reason(f.verdict(before, []*Flow{flow}))
+			out = &r
+		}
+	}
+	return out
+}
+
+// reason is what a flow that is not in hardware means to those after it.
+func (flow *Flow) reason(v Verdict) Reason {
+	r := Reason{Class: Before, What: "the flow before it, " + short(flow.UFID) + ", is in " + v.Where.words()}
+	if len(v.Reasons) > 0 {
+		r.What += ": " + v.Reasons[0].What
+		r.Change = v.Reasons[0].Change
+	}
+	return r
 }
 
 func short(ufid string) string {

@@ -234,6 +234,11 @@ func TestUntracked(t *testing.T) {
 	}
 	full := inTC("ct(zone=300),recirc(0x1)", "")
 	full.Rule.InHW, full.Offer = false, &tc.Verdict{Errno: "no space left on device", NoRoom: true}
+	after := inTC("rep1", "")
+	after.Match, after.Rule.Total.Packets = "recirc_id(0x1),in_port(rep0),ct_state(0x22/0x22)", 100
+	if v := Judge(node(full, after)).Flows[0]; v.Class() != Before || !strings.Contains(v.Reasons[0].What, "in tc's software: the card has no room") {
+		t.Errorf("%+v", v)
+	}
 	if v := Judge(node(full)).Flows[0]; v.Class() != Limit || !strings.Contains(v.Reasons[0].What, "conntrack zone") {
 		t.Errorf("%+v", v)
 	}

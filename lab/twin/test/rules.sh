@@ -149,7 +149,8 @@ refuse "change of a tag that need not be there" 'VLAN rewrite action must have V
 refuse "change of its priority" 'Changing VLAN prio is not supported' "$r0" 1 802.1q vlan_id 3 action vlan modify id 4 priority 5 $(to "$r1")
 refuse "rewriting a GRE packet's address" "can't offload re-write of non TCP/UDP" "$r0" 1 ip ip_proto 47 action pedit ex munge ip dst set 1.2.3.4 $(to "$r1")
 refuse "one place twice" 'Acting twice on same location' "$r0" 1 ip ip_proto udp action pedit ex munge ip dst set 1.2.3.4 pipe action pedit ex munge ip dst set 1.2.3.5 $(to "$r1")
-refuse "conntrack" "mlx5 tc ct offload isn't enabled" "$r0" 1 ip action ct zone 1 pipe $(to "$r1")
+configured CONFIG_NET_TC_SKB_EXT || # with it: ct.sh
+	refuse "conntrack" "mlx5 tc ct offload isn't enabled" "$r0" 1 ip action ct zone 1 pipe $(to "$r1")
 refuse "a range of ports" 'Unsupported key' "$r0" 1 ip ip_proto udp dst_port 5-9 action drop
 refuse "immediate statistics" 'HW stats type is not supported|not supported' "$r0" 1 ip action drop hw_stats immediate
 clear

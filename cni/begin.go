@@ -114,7 +114,7 @@ func (j *job) seek(c Config, mode nic.Eswitch, mac nic.MAC) {
 func newRecord(c Config, args *skel.CmdArgs, netnsID string, id functionID, vf *nic.VF) *record.Record {
 	return &record.Record{
 		Started: time.Now().UTC(), Container: args.ContainerID, IfName: args.IfName,
-		Netns: args.Netns, NetnsID: netnsID, Pod: c.Pod,
+		Netns: args.Netns, NetnsID: netnsID, Pod: c.Pod, With: c.With,
 		VF: c.VF, PF: id.PF, Index: id.Index, SF: id.SF, Userspace: userspace(vf), Representor: vf.Rep.Netdev.Name,
 		Bridge: c.Bridge, OVSDB: c.OVSDB,
 		Network: c.Name, Config: c.Raw, Args: c.Args, Path: args.Path, IPAM: c.IPAM,

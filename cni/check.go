@@ -29,6 +29,14 @@ func (p *Plugin) check(ctx context.Context, args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if err := p.checkOne(ctx, c, args); err != nil {
+		return err
+	}
+	return p.checkFurther(ctx, c, args)
+}
+
+// checkOne is Check of one interface.
+func (p *Plugin) checkOne(ctx context.Context, c Config, args *skel.CmdArgs) error {
 	made, err := madeOf(c, args)
 	if err != nil {
 		return err

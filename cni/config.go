@@ -56,6 +56,11 @@ type Config struct {
 	Prev       *current.Result // prevResult; nil when there is none
 	Pod        record.Pod      // from CNI_ARGS
 
+	PodNetworks []string          // Networks that annotations of pods may name; nil: annotations are not read
+	Annotations map[string]string // runtimeConfig's, of the pod
+	Annotated   bool              // the runtime gave some, or said that there are none
+	With        string            // the interface with which this one comes, by an annotation; "" it is the first
+
 	Raw  json.RawMessage // what came in, for the IPAM plugin
 	Args string          // CNI_ARGS, for the IPAM plugin
 }
@@ -108,6 +113,9 @@ func ParseConfig(stdin []byte, args string) (Config, error) {
 		c.MAC = *p.runtimeMAC
 	}
 	c.GUID = cmp.Or(p.runtimeGUID, c.GUID)
+	if c.Raw, err = c.slim(members); err != nil {
+		return Config{}, err
+	}
 	return c, c.complete(where, members["prevResult"])
 }
 
@@ -175,6 +183,7 @@ func configFields() []field {
 		{"network", "the name of a Network", func(c *Config, raw json.RawMessage) error {
 			return text(raw, &c.Logical, networkName)
 		}},
+		{"podNetworks", `a list of names of Networks, for example ["blue"]`, readPodNetworks},
 		{"vlan", "a number, 0 (untagged) to 4094", func(c *Config, raw json.RawMessage) error {
 			n, err := number(raw, 0, 4094)
 			c.VLAN = uint16(n)
@@ -289,7 +298,11 @@ func (d *devices) fields() []field {
 			if err != nil {
 				return err
 			}
+			_, c.Annotated = members[annotations]
 			return readFields(c, fmt.Sprintf("network configuration %q, runtimeConfig", c.Name), members, []field{
+				{annotations, "an object of strings", func(c *Config, raw json.RawMessage) error {
+					return json.Unmarshal(raw, &c.Annotations)
+				}},
 				{"deviceID", deviceForm, address(&d.runtime)},
 				{"mac", macForm, func(_ *Config, raw json.RawMessage) error {
 					d.runtimeMAC = new(nic.MAC)
@@ -512,9 +525,10 @@ func isEndpoint(s string) bool {
 // was edited into one that ADD would refuse.
 func wherefrom(stdin []byte) (Config, error) {
 	var c struct {
-		StateDir string `json:"stateDir"`
-		OVSDB    string `json:"ovsdb"`
-		DeviceID string `json:"deviceID"`
+		StateDir string          `json:"stateDir"`
+		OVSDB    string          `json:"ovsdb"`
+		Networks json.RawMessage `json:"podNetworks"`
+		DeviceID string          `json:"deviceID"`
 		Runtime  struct {
 			DeviceID string `json:"deviceID"`
 		} `json:"runtimeConfig"`
@@ -524,6 +538,9 @@ func wherefrom(stdin []byte) (Config, error) {
 	}
 	out := Config{
 		VF: cmp.Or(c.Runtime.DeviceID, c.DeviceID), StateDir: cmp.Or(c.StateDir, DefaultStateDir), OVSDB: cmp.Or(c.OVSDB, DefaultOVSDB),
+	}
+	if c.Networks != nil {
+		out.PodNetworks = []string{} // whatever it is by now
 	}
 	if !isDevice(out.VF) {
 		out.VF = ""

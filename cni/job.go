@@ -291,6 +291,12 @@ func (j *job) lease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if j.rec.With != "" { // the default route is the first interface's
+		r.Routes = slices.DeleteFunc(r.Routes, func(r *types.Route) bool {
+			ones, _ := r.Dst.Mask.Size()
+			return ones == 0
+		})
+	}
 	a, err := addressing(j.call.Plugin, r)
 	if err != nil {
 		return err

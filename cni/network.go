@@ -47,6 +47,9 @@ func (c *Config) join(args *skel.CmdArgs) error {
 	}
 	n := g.Network
 	c.MAC, c.IfaceID, c.MTU = n.MAC(slot), n.PortName(slot), cmp.Or(n.MTU, c.MTU)
+	if c.With != "" {
+		return nil // names are resolved as the first interface has it
+	}
 	for _, s := range n.DNS.Servers {
 		c.DNS.Nameservers = append(c.DNS.Nameservers, s.String())
 	}

@@ -74,10 +74,16 @@ func (p *Plugin) beginPair(ctx context.Context, store record.Store, c Config, ar
 		return nil, err
 	}
 	j := &job{p: p, store: store, pod: pod}
+	begun := false
+	defer func() {
+		if !begun {
+			j.close()
+		}
+	}()
 	if err := j.beginPair(ctx, c, args); err != nil {
-		j.close()
 		return nil, err
 	}
+	begun = true
 	return j, nil
 }
 

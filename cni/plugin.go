@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"sluice.dev/sluice/cni/record"
 	"sluice.dev/sluice/pkg/host"
@@ -75,30 +76,49 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	if err := named(args); err != nil {
 		return err
 	}
+	more, err := c.further(args)
+	if err != nil {
+		return err
+	}
+	result, err := p.attach(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	for _, m := range more {
+		m.Prev = result
+		if result, err = p.attach(ctx, m.Config, m.args); err != nil {
+			return p.undoAll(ctx, c, args, fmt.Errorf("interface %s, by annotation %s: %w", m.args.IfName, annotation, err))
+		}
+	}
+	return printResult(p.Out, c.CNIVersion, result)
+}
+
+// attach attaches one interface, and answers the result of it and of those before.
+func (p *Plugin) attach(ctx context.Context, c Config, args *skel.CmdArgs) (*current.Result, error) {
 	store := record.In(c.StateDir)
 	if err := device(store, &c, args); err != nil {
-		return err
+		return nil, err
 	}
 	if c.Attach == AttachRep { // before the VF itself becomes somebody's
 		unlock, err := p.lock(ctx, store, c.VF)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer unlock()
 	}
 	unlock, err := p.lock(ctx, store, c.key())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
 	ctx, cancel := context.WithTimeout(ctx, p.Limits.Run)
 	defer cancel()
 
 	if err := p.settle(ctx, store, c.key(), c.OVSDB, args); err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.join(args); err != nil {
-		return err
+		return nil, err
 	}
 	begin := p.begin
 	switch {
@@ -109,13 +129,13 @@ func (p *Plugin) add(ctx context.Context, args *skel.CmdArgs) error {
 	}
 	j, err := begin(ctx, store, c, args)
 	if err != nil {
-		return errors.Join(err, leave(c.StateDir, args.ContainerID, args.IfName))
+		return nil, errors.Join(err, leave(c.StateDir, args.ContainerID, args.IfName))
 	}
 	defer j.close()
 	if err := j.run(ctx, record.Attached); err != nil {
-		return j.undo(ctx, err)
+		return nil, j.undo(ctx, err)
 	}
-	return j.print(p.Out, c)
+	return j.answer(c), nil
 }
 
 // undo takes an attachment back that failed because of cause, also when time or
@@ -242,13 +262,16 @@ func (p *Plugin) del(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	store := record.In(c.StateDir)
-	mine, err := store.Find(args.ContainerID, args.IfName)
+	mine, err := store.FindWith(args.ContainerID, args.IfName)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, r := range mine {
 		errs = append(errs, p.delOne(ctx, store, r.Key(), c, args))
+	}
+	if c.PodNetworks != nil {
+		errs = append(errs, leaveAll(store, args.ContainerID))
 	}
 	if len(mine) > 0 {
 		return errors.Join(errs...)
@@ -282,7 +305,7 @@ func (p *Plugin) delOne(ctx context.Context, store record.Store, vf string, c Co
 			return err
 		}
 	}
-	if r == nil || !r.IsOf(args.ContainerID, args.IfName) {
+	if r == nil || !r.GoesWith(args.ContainerID, args.IfName) {
 		return nil
 	}
 	j := p.resume(ctx, store, r, args)

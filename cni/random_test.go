@@ -216,6 +216,7 @@ func FuzzPlugin(f *testing.F) {
 	f.Add(conf(`,"attach":"veth","mtu":1400,"vlan":9`+bridge), "", "c1", "net1", "/run/netns/pod")
 	f.Add(conf(`,"attach":"any","resourceName":"a/b"`+bridge), "K8S_POD_UID=u", "c1", "net1", "/run/netns/pod")
 	f.Add(conf(device+`,"trust":"on","vlanQoS":3,"vlan":7`), "", "c1", "net1", "")
+	f.Add(conf(`,"attach":"veth","podNetworks":["blue"],"runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"sluice.dev/networks":"[{\"network\":\"blue\"}]"}}`+bridge), "", "c1", "eth0", "/run/netns/pod")
 	f.Add(conf(device+`,"attach":"representor"`), "", "c1", "net1", "/run/netns/pod")
 	f.Add([]byte(`{"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"net1"}]}`), "=;", "", "..", "/etc/passwd")
 	f.Add(conf(`,"attach":"veth"`+bridge), "", "c1", "ne\x00\xceXt1", "/run/netns/pod")

@@ -8,16 +8,15 @@ import (
 	"sluice.dev/sluice/pkg/nic"
 )
 
-// print writes the result in the version that the runtime speaks.
-func (j *job) print(out io.Writer, c Config) error {
-	answer := j.answer(c)
-	if c.CNIVersion != current.ImplementedSpecVersion {
+// printResult writes a result in the version that the runtime speaks.
+func printResult(out io.Writer, version string, answer *current.Result) error {
+	if version != current.ImplementedSpecVersion {
 		// The conversion leaves in what is new in 1.1.
 		for _, f := range answer.Interfaces {
 			f.Mtu, f.PciID = 0, ""
 		}
 	}
-	r, err := answer.GetAsVersion(c.CNIVersion)
+	r, err := answer.GetAsVersion(version)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (p *Plugin) gc(ctx context.Context, args *skel.CmdArgs) error {
 		return err
 	}
 	isValid := func(r *record.Record) bool {
-		return slices.Contains(valid, types.GCAttachment{ContainerID: r.Container, IfName: r.IfName})
+		return slices.ContainsFunc(valid, func(a types.GCAttachment) bool { return r.GoesWith(a.ContainerID, a.IfName) })
 	}
 	s := sweeper{p: p, store: record.In(c.StateDir), endpoint: c.OVSDB, path: args.Path}
 	s.goes = func(ctx context.Context, j *job) (string, error) {
@@ -61,7 +61,7 @@ func (p *Plugin) gc(ctx context.Context, args *skel.CmdArgs) error {
 		}
 		return "", nil
 	}
-	err = s.sweep(ctx)
+	err = errors.Join(s.sweep(ctx), p.gcNetworks(ctx, c, args.Path))
 	if c.IPAM != "" {
 		call := Call{Plugin: c.IPAM, Config: c.Raw, Path: args.Path}
 		err = errors.Join(err, p.IPAM.GC(ctx, call))

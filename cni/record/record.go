@@ -24,6 +24,7 @@ type Record struct {
 	Netns     string `json:"netns"`   // path
 	NetnsID   string `json:"netnsID"` // host.NetnsLinks.ID: tells a path that is used again
 	Pod       Pod    `json:"pod,omitzero"`
+	With      string `json:"with,omitempty"` // interface whose ADD made this one, and whose DEL takes it down; "" its own
 
 	// What it is made of.
 	VF          string     `json:"vf"` // PCI address; of an SF its auxiliary device; of a pair PairName
@@ -118,6 +119,11 @@ func (r *Record) Attached() bool { return r.Last.Goal == Attached && r.Last.Done
 // IsOf says that r belongs to this interface of this container.
 func (r *Record) IsOf(container, ifname string) bool {
 	return r.Container == container && r.IfName == ifname
+}
+
+// GoesWith says that r belongs to this interface of this container, or came with it.
+func (r *Record) GoesWith(container, ifname string) bool {
+	return r.IsOf(container, ifname) || r.With != "" && r.Container == container && r.With == ifname
 }
 
 // Outlived says that the boot in which r was made has ended, and the attachment with

@@ -141,13 +141,22 @@ func (s Store) Remove(vf string) error {
 // address. Records that cannot be read are passed over: nobody knows whose they
 // are.
 func (s Store) Find(container, ifname string) ([]*Record, error) {
+	return s.find(func(r *Record) bool { return r.IsOf(container, ifname) })
+}
+
+// FindWith is Find, and the records of the interfaces that came with that one.
+func (s Store) FindWith(container, ifname string) ([]*Record, error) {
+	return s.find(func(r *Record) bool { return r.GoesWith(container, ifname) })
+}
+
+func (s Store) find(is func(*Record) bool) ([]*Record, error) {
 	vfs, err := s.vfs()
 	if err != nil {
 		return nil, err
 	}
 	var out []*Record
 	for _, vf := range vfs {
-		if r, err := s.Load(vf); err == nil && r.IsOf(container, ifname) {
+		if r, err := s.Load(vf); err == nil && is(r) {
 			out = append(out, r)
 		}
 	}

@@ -300,9 +300,6 @@ func (d *devices) fields() []field {
 			}
 			_, c.Annotated = members[annotations]
 			return readFields(c, fmt.Sprintf("network configuration %q, runtimeConfig", c.Name), members, []field{
-				{annotations, "an object of strings", func(c *Config, raw json.RawMessage) error {
-					return json.Unmarshal(raw, &c.Annotations)
-				}},
 				{"deviceID", deviceForm, address(&d.runtime)},
 				{"mac", macForm, func(_ *Config, raw json.RawMessage) error {
 					d.runtimeMAC = new(nic.MAC)
@@ -313,6 +310,9 @@ func (d *devices) fields() []field {
 				// The IPAM plugin reads it.
 				{"ips", "a list of addresses", func(_ *Config, raw json.RawMessage) error {
 					return json.Unmarshal(raw, new([]string))
+				}},
+				{annotations, "an object of strings", func(c *Config, raw json.RawMessage) error {
+					return json.Unmarshal(raw, &c.Annotations)
 				}},
 			})
 		}},

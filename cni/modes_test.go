@@ -295,11 +295,13 @@ func TestVhost(t *testing.T) {
 func TestQueuesAndSizes(t *testing.T) {
 	w := newWorld(t)
 	before, settings := w.snap(), w.settings()
-	p := w.pod("c1", w.vf(0, 1)).with("channels", 4).with("rxRing", 2048).with("txRing", 512).with("gsoMaxSize", 100000).with("groMaxSize", 90000)
+	p := w.pod("c1", w.vf(0, 1)).with("channels", 4).with("rxRing", 2048).with("txRing", 512).with("gsoMaxSize", 100000).with("groMaxSize", 90000).
+		with("gsoIPv4MaxSize", 80000).with("groIPv4MaxSize", 70000)
 	result := w.mustAdd(p)
 	steps := w.steps(p.vf)
 	at := strings.Index(steps, "move VF netdev")
-	for _, want := range []string{"set channels 4 of", "set rx-ring 2048 of", "set tx-ring 512 of", "set gso-max-size 100000 of", "set gro-max-size 90000 of"} {
+	for _, want := range []string{"set channels 4 of", "set rx-ring 2048 of", "set tx-ring 512 of", "set gso-max-size 100000 of", "set gro-max-size 90000 of",
+		"set gso-ipv4-max-size 80000 of", "set gro-ipv4-max-size 70000 of"} {
 		if i := strings.Index(steps, want); i < 0 || i > at {
 			t.Errorf("%s: not before the move in\n%s", want, steps)
 		}
@@ -327,6 +329,7 @@ func TestKilledInAnyMode(t *testing.T) {
 		spec string
 		ask  func(*world, pod) pod
 	}{
+		"netkit": {vfNode, func(_ *world, p pod) pod { return full(p).with("deviceID", nil).with("attach", "netkit") }},
 		"legacy": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2", func(_ *world, p pod) pod { return legacy(p) }},
 		"vfio": {"mlx5:cards=1,ports=1,vfs=4,numvfs=2,mode=switchdev", func(w *world, p pod) pod {
 			w.bind(p.vf, "vfio-pci")

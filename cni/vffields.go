@@ -26,7 +26,7 @@ type vfFields struct {
 
 	// Of the VF's netdev, 0 as it is: channels and ring entries, and bytes, over 65536
 	// for BIG TCP.
-	Channels, RxRing, TxRing, GSOMax, GROMax int
+	Channels, RxRing, TxRing, GSOMax, GROMax, GSOMaxIPv4, GROMaxIPv4 int
 }
 
 func vfConfigFields() []field {
@@ -54,6 +54,8 @@ func vfConfigFields() []field {
 		{"txRing", "a number of entries", count(func(f *vfFields) *int { return &f.TxRing })},
 		{"gsoMaxSize", "a number of bytes", count(func(f *vfFields) *int { return &f.GSOMax })},
 		{"groMaxSize", "a number of bytes", count(func(f *vfFields) *int { return &f.GROMax })},
+		{"gsoIPv4MaxSize", "a number of bytes", count(func(f *vfFields) *int { return &f.GSOMaxIPv4 })},
+		{"groIPv4MaxSize", "a number of bytes", count(func(f *vfFields) *int { return &f.GROMaxIPv4 })},
 		{"vlanQoS", "a number, 0 to 7", func(c *Config, raw json.RawMessage) (err error) {
 			c.VFFields.QoS, err = number(raw, 0, 7)
 			return err
@@ -201,6 +203,7 @@ func (c *Config) settings(mode nic.Eswitch) nic.Settings {
 func (f vfFields) ofNetdev() map[nic.Setting]int {
 	all := map[nic.Setting]int{
 		nic.Channels: f.Channels, nic.RxRing: f.RxRing, nic.TxRing: f.TxRing, nic.GSOMax: f.GSOMax, nic.GROMax: f.GROMax,
+		nic.GSOMaxIPv4: f.GSOMaxIPv4, nic.GROMaxIPv4: f.GROMaxIPv4,
 	}
 	maps.DeleteFunc(all, func(_ nic.Setting, n int) bool { return n == 0 })
 	return all
@@ -238,6 +241,10 @@ func fieldOf(name nic.Setting) string {
 		return "rxRing"
 	case nic.TxRing:
 		return "txRing"
+	case nic.GSOMaxIPv4:
+		return "gsoIPv4MaxSize"
+	case nic.GROMaxIPv4:
+		return "groIPv4MaxSize"
 	case nic.GSOMax:
 		return "gsoMaxSize"
 	case nic.GROMax:

@@ -56,7 +56,7 @@ func (r Reader) Port(ctx context.Context, netdev string) (Report, error) {
 	return r.read(ctx, p, flows)
 }
 
-// Netns reports on each VF whose netdev is in the network namespace at path, a
+// Netns reports on each VF and SF whose netdev is in the network namespace at path, a
 // pod's: on the representor, which stays with the host. No VF there is
 // fs.ErrNotExist.
 func (r Reader) Netns(ctx context.Context, path string) ([]Report, error) {
@@ -75,7 +75,7 @@ func (r Reader) Netns(ctx context.Context, path string) ([]Report, error) {
 	return r.each(ctx, ports)
 }
 
-// All reports on the representors of all VFs, none if there are none.
+// All reports on the representors of all VFs and SFs, none if there are none.
 func (r Reader) All(ctx context.Context) ([]Report, error) {
 	state, err := host.Observe(ctx, r.Machine)
 	if err != nil {
@@ -84,12 +84,17 @@ func (r Reader) All(ctx context.Context) ([]Report, error) {
 	return r.each(ctx, Representors(state))
 }
 
-// Representors are the ports of all VFs.
+// Representors are the ports of all VFs and SFs.
 func Representors(state nic.State) (ports []Port) {
 	for _, pf := range state.PFs {
 		for _, vf := range pf.VFs {
 			if vf.Rep.Exists() {
 				ports = append(ports, *representor(nic.VFID{PF: pf.Handle, Index: vf.Index}, vf))
+			}
+		}
+		for _, sf := range pf.SFs {
+			if sf.Rep.Exists() {
+				ports = append(ports, *ofSF(pf, sf))
 			}
 		}
 	}
@@ -179,6 +184,14 @@ func byName(s nic.State, netdev string) (*Port, error) {
 				return nil, fmt.Errorf("%s is the netdev of %s itself: its rules are on the representor %s", netdev, id, vf.Rep.Netdev.Name)
 			}
 		}
+		for _, sf := range pf.SFs {
+			switch {
+			case sf.Rep.Exists() && sf.Rep.Name == netdev:
+				return ofSF(pf, sf), nil
+			case sf.Netdev.Exists() && sf.Netdev.Name == netdev:
+				return nil, fmt.Errorf("%s is the netdev of %s itself: its rules are on the representor %s", netdev, nic.SFID{PF: pf.Handle, Num: sf.Num}, sf.Rep.Name)
+			}
+		}
 	}
 	return nil, nil
 }
@@ -206,6 +219,10 @@ func representor(id nic.VFID, vf nic.VF) *Port {
 	return &Port{Netdev: vf.Rep.Netdev.Name, Ifindex: vf.Rep.Netdev.Ifindex, VF: &id, Address: vf.Address}
 }
 
+func ofSF(pf nic.PF, sf nic.SF) *Port {
+	return &Port{Netdev: sf.Rep.Name, Ifindex: sf.Rep.Ifindex, SF: &nic.SFID{PF: pf.Handle, Num: sf.Num}, Address: sf.Device}
+}
+
 func noRepresentor(id nic.VFID, pf nic.PF) error {
 	mode := string(pf.Eswitch)
 	if mode == "" {
@@ -214,11 +231,28 @@ func noRepresentor(id nic.VFID, pf nic.PF) error {
 	return fmt.Errorf("%s has no representor: %s is %s, want switchdev", id, pf.Handle, mode)
 }
 
-// ofPod finds the ports of the VFs among the links of a namespace.
+// sfAt is the port of the SF with that device; nil when there is none.
+func sfAt(s nic.State, device string) *Port {
+	for _, pf := range s.PFs {
+		for _, sf := range pf.SFs {
+			if sf.Device == device && sf.Rep.Exists() {
+				return ofSF(pf, sf)
+			}
+		}
+	}
+	return nil
+}
+
+// ofPod finds the ports of the VFs and SFs among the links of a namespace.
 func ofPod(s nic.State, inside []host.Link, path string) ([]Port, error) {
 	var out []Port
 	for _, l := range inside {
 		if l.Parent == "" {
+			continue
+		}
+		if p := sfAt(s, l.Parent); p != nil {
+			p.PodDev = l.Name
+			out = append(out, *p)
 			continue
 		}
 		id, vf := s.VFAt(l.Parent)

@@ -32,7 +32,8 @@ type Port struct {
 	Netdev  string    `json:"netdev"`
 	Ifindex int       `json:"ifindex"`
 	VF      *nic.VFID `json:"vf,omitempty"`      // of a representor
-	Address string    `json:"address,omitempty"` // the VF's, PCI
+	SF      *nic.SFID `json:"sf,omitempty"`      // of a representor
+	Address string    `json:"address,omitempty"` // the VF's, PCI; the SF's device
 	PodDev  string    `json:"podDev,omitempty"`  // the VF's netdev in the namespace that was asked for
 }
 
@@ -40,6 +41,9 @@ func (p Port) String() string {
 	s := p.Netdev
 	if p.VF != nil {
 		s += fmt.Sprintf(" (representor of %s, %s)", p.VF, p.Address)
+	}
+	if p.SF != nil {
+		s += fmt.Sprintf(" (representor of %s, %s)", p.SF, p.Address)
 	}
 	if p.PodDev != "" {
 		s += ", " + p.PodDev + " in the pod"

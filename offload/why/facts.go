@@ -26,7 +26,8 @@ type Port struct {
 	Netdev    string    `json:"netdev"`
 	Ifindex   int       `json:"ifindex"`
 	VF        *nic.VFID `json:"vf,omitempty"`        // whose representor it is
-	Address   string    `json:"address,omitempty"`   // of the VF, PCI
+	SF        *nic.SFID `json:"sf,omitempty"`        // whose representor it is
+	Address   string    `json:"address,omitempty"`   // of the VF, PCI; of the SF its device
 	Pod       string    `json:"pod,omitempty"`       // NAMESPACE/NAME, by our record
 	Interface string    `json:"interface,omitempty"` // of the pod
 }

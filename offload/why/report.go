@@ -142,6 +142,9 @@ func (p Port) String() string {
 	if p.VF != nil {
 		more = append(more, fmt.Sprintf("representor of %s", p.VF))
 	}
+	if p.SF != nil {
+		more = append(more, fmt.Sprintf("representor of %s", p.SF))
+	}
 	if p.Pod != "" {
 		more = append(more, strings.TrimSpace(p.Interface+" of pod "+p.Pod))
 	}

@@ -165,7 +165,7 @@ func (n Node) pod(name string) (ports []proof.Port, err error) {
 		}
 		p, ok := n.port(r)
 		if !ok {
-			return nil, fmt.Errorf("%s of pod %s: VF %s has no representor: its PF is not in switchdev mode", r.IfName, name, r.VF)
+			return nil, fmt.Errorf("%s of pod %s: %s has no representor: its PF is not in switchdev mode", r.IfName, name, record.Name(r.VF))
 		}
 		ports = append(ports, p)
 	}
@@ -187,7 +187,7 @@ func (n Node) port(r *record.Record) (proof.Port, bool) {
 
 // named is the port as reports have it, with whose it is by our records.
 func (n Node) named(p proof.Port) why.Port {
-	out := why.Port{Netdev: p.Netdev, Ifindex: p.Ifindex, VF: p.VF, Address: p.Address}
+	out := why.Port{Netdev: p.Netdev, Ifindex: p.Ifindex, VF: p.VF, SF: p.SF, Address: p.Address}
 	for _, r := range n.Records {
 		if r.VF == p.Address && p.Address != "" {
 			out.Interface = r.IfName

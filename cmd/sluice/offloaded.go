@@ -80,7 +80,7 @@ func (f *flowWatch) look(ctx context.Context) error {
 		return err
 	}
 	defer rules.Close()
-	reports, err := look.Reader{Rules: rules, Switch: proof.Datapath{}}.All(ctx, begin)
+	reports, err := look.Reader{Rules: rules, Switch: proof.Datapath{}}.Ours(ctx, begin)
 	if err != nil {
 		return err
 	}

@@ -33,9 +33,9 @@ in Open vSwitch's kernel datapath, or in user space - and of one that is not in
 hardware why, in words, with the thing to change.
 
 What is asked about is a port (a representor, an uplink, a bond or a tunnel's netdev), a
-pod by sluice's record of it, each interface of which is shown, or one flow by its
-number, of which eight digits will do. Without a name it is all pods that have a VF, or
-where there are none all representors.
+pod, each VF of which is shown, by sluice's record of it or, where another CNI plugin has
+attached it, by the kubelet; or one flow by its number, of which eight digits will do.
+Without a name it is all pods that have a VF, or where there are none all representors.
 
 A rule that a driver has not taken is offered to it again for its words, as a copy that
 no packet can meet and that is removed at once; --ask=false leaves that out.`,

@@ -28,7 +28,7 @@ type Port struct {
 	VF        *nic.VFID `json:"vf,omitempty"`        // whose representor it is
 	SF        *nic.SFID `json:"sf,omitempty"`        // whose representor it is
 	Address   string    `json:"address,omitempty"`   // of the VF, PCI; of the SF its device
-	Pod       string    `json:"pod,omitempty"`       // NAMESPACE/NAME, by our record
+	Pod       string    `json:"pod,omitempty"`       // NAMESPACE/NAME, by our record or the kubelet
 	Interface string    `json:"interface,omitempty"` // of the pod
 }
 

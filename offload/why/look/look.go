@@ -65,7 +65,8 @@ type Reader struct {
 var ufid = regexp.MustCompile(`^(?:ufid:)?([0-9a-f]{8}(?:-[0-9a-f]{1,12}){0,4})-?$`)
 
 // At reports on what is called by name: a port (a netdev of the host), a pod
-// (NAMESPACE/NAME, by our records: each of its interfaces), or a flow (its ufid, or
+// (NAMESPACE/NAME, by our records and by the kubelet: each of its VFs and SFs), or a flow
+// (its ufid, or
 // the first eight digits or more of it). Nothing of that name is fs.ErrNotExist.
 func (r Reader) At(ctx context.Context, n Node, name string) ([]why.Report, error) {
 	flows, err := r.flows(ctx)
@@ -89,21 +90,25 @@ func (r Reader) At(ctx context.Context, n Node, name string) ([]why.Report, erro
 	return nil, err
 }
 
-// All reports on the ports of all attachments, by our records, and where there are
-// none on all representors.
+// All reports on the ports of all pods: of attachments by our records, and of what is in
+// use that other CNI plugins have attached. Where there are none it is all representors.
 func (r Reader) All(ctx context.Context, n Node) ([]why.Report, error) {
+	ports := append(n.ours(), n.others("")...)
+	if ports == nil {
+		ports = proof.Representors(n.State)
+	}
+	return r.ports(ctx, n, ports)
+}
+
+// Ours reports on the ports of all attachments by our records.
+func (r Reader) Ours(ctx context.Context, n Node) ([]why.Report, error) {
+	return r.ports(ctx, n, n.ours())
+}
+
+func (r Reader) ports(ctx context.Context, n Node, ports []proof.Port) ([]why.Report, error) {
 	flows, err := r.flows(ctx)
 	if err != nil {
 		return nil, err
-	}
-	var ports []proof.Port
-	for _, rec := range n.Records {
-		if p, ok := n.port(rec); ok {
-			ports = append(ports, p)
-		}
-	}
-	if ports == nil {
-		ports = proof.Representors(n.State)
 	}
 	return r.each(ctx, n, ports, flows)
 }

@@ -191,6 +191,52 @@ func TestAll(t *testing.T) {
 	}
 }
 
+// A VF that another CNI plugin has put into a pod: its port is found though we have no
+// record of it and its representor has another name; the kubelet says whose it is, and
+// where it says nothing the VF is in use all the same. The agent's own look has ours alone.
+func TestPortsOfOtherPlugins(t *testing.T) {
+	n := node(t)
+	ours := n.Records[:1]
+	n.Records = ours
+	const renamed = "4d1f9a8b7c_h"
+	theirs := &n.State.PFs[0].VFs[1]
+	was := theirs.Rep.Netdev.Name
+	theirs.Rep.Netdev.Name, theirs.Owner = renamed, "pod shop/web-7"
+	n.State.PFs[1].VFs[0].Away = true
+	n.Bridges[renamed] = look.Member{Bridge: "br-int"}
+	delete(n.Bridges, was)
+	for i := range n.Links {
+		if n.Links[i].Name == was {
+			n.Links[i].Name = renamed
+		}
+	}
+	r := look.Reader{Rules: &kernel{}, Switch: flows{{UFID: number, Port: renamed, Layer: "ovs", Match: "recirc_id(0x1)", Actions: "drop"}}}
+	said := func(reports []why.Report, err error) (out []string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range reports {
+			out = append(out, fmt.Sprintf("%s %q %d", p.Port.Address, p.Port.Pod, len(p.Flows)))
+		}
+		return out
+	}
+	mine := fmt.Sprintf("%s %q 0", ours[0].VF, "shop/web-0")
+	web7 := fmt.Sprintf("%s %q 1", theirs.Address, "shop/web-7")
+	unknown := fmt.Sprintf("%s %q 0", n.State.PFs[1].VFs[0].Address, "")
+	for what, c := range map[string]struct{ got, want []string }{
+		"all":         {said(r.All(t.Context(), n)), []string{mine, web7, unknown}},
+		"our records": {said(r.Ours(t.Context(), n)), []string{mine}},
+		"its name":    {said(r.At(t.Context(), n, renamed)), []string{web7}},
+		"its pod":     {said(r.At(t.Context(), n, "shop/web-7")), []string{web7}},
+		"its flow":    {said(r.At(t.Context(), n, "01020304")), []string{web7}},
+	} {
+		if d := cmp.Diff(c.want, c.got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+}
+
 // A switch that uses more zones than the card tells apart, and one that is not there.
 func TestOfTheNode(t *testing.T) {
 	n := node(t)

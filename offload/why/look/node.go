@@ -156,7 +156,58 @@ func (n Node) ofPF(pf nic.PF, out map[string]why.Netdev) {
 	}
 }
 
-// pod finds the ports of a pod by our records.
+// ours are the ports of attachments by our records.
+func (n Node) ours() (ports []proof.Port) {
+	for _, r := range n.Records {
+		if p, ok := n.port(r); ok {
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+// others are the ports of VFs and SFs in use of which we have no record: another CNI
+// plugin has attached them. With a name (NAMESPACE/NAME) it is those of which the kubelet
+// says that this pod has them.
+func (n Node) others(pod string) (ports []proof.Port) {
+	for _, p := range proof.Representors(n.State) {
+		recorded := slices.ContainsFunc(n.Records, func(r *record.Record) bool { return r.VF == p.Address })
+		if _, used := n.use(p); used && !recorded && (pod == "" || n.byKubelet(p) == pod) {
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+// use is who holds the VF or SF behind a port, and whether anybody does.
+func (n Node) use(p proof.Port) (owner string, used bool) {
+	for _, pf := range n.State.PFs {
+		for _, v := range pf.VFs {
+			if p.VF != nil && p.VF.PF == pf.Handle && p.VF.Index == v.Index {
+				return v.Owner, v.InUse() != ""
+			}
+		}
+		for _, f := range pf.SFs {
+			if p.SF != nil && p.SF.PF == pf.Handle && p.SF.Num == f.Num {
+				return f.Owner, f.InUse() != ""
+			}
+		}
+	}
+	return "", false
+}
+
+// byKubelet is the pod of which the kubelet says that it has the VF or SF behind a port;
+// "" it says none.
+func (n Node) byKubelet(p proof.Port) string {
+	owner, _ := n.use(p)
+	pod, ok := strings.CutPrefix(owner, "pod ")
+	if !ok {
+		return ""
+	}
+	return pod
+}
+
+// pod finds the ports of a pod by our records, and by what the kubelet says.
 func (n Node) pod(name string) (ports []proof.Port, err error) {
 	namespace, pod, _ := strings.Cut(name, "/")
 	for _, r := range n.Records {
@@ -169,7 +220,7 @@ func (n Node) pod(name string) (ports []proof.Port, err error) {
 		}
 		ports = append(ports, p)
 	}
-	if ports == nil {
+	if ports = append(ports, n.others(name)...); ports == nil {
 		return nil, fmt.Errorf("pod %s: %w among the %d attachments of this node; sluice why NETDEV takes a representor", name, fs.ErrNotExist, len(n.Records))
 	}
 	return ports, nil
@@ -185,9 +236,10 @@ func (n Node) port(r *record.Record) (proof.Port, bool) {
 	return proof.Port{}, false
 }
 
-// named is the port as reports have it, with whose it is by our records.
+// named is the port as reports have it, with whose it is by our records, or else by the
+// kubelet.
 func (n Node) named(p proof.Port) why.Port {
-	out := why.Port{Netdev: p.Netdev, Ifindex: p.Ifindex, VF: p.VF, SF: p.SF, Address: p.Address}
+	out := why.Port{Netdev: p.Netdev, Ifindex: p.Ifindex, VF: p.VF, SF: p.SF, Address: p.Address, Pod: n.byKubelet(p)}
 	for _, r := range n.Records {
 		if r.VF == p.Address && p.Address != "" {
 			out.Interface = r.IfName

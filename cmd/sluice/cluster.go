@@ -51,7 +51,8 @@ type cluster struct {
 	offer   *offer
 	pods    []v1alpha1.PodOffload // where their traffic runs
 	offload nodeapi.Answer
-	asked   time.Time // when offload was
+	able    []v1alpha1.Capability
+	asked   time.Time // when these two were
 }
 
 // order is a document that the node is to be brought to.
@@ -353,7 +354,8 @@ func (c *cluster) See(ctx context.Context) (nodeapi.Seen, error) {
 	if err != nil {
 		return nodeapi.Seen{}, err
 	}
-	out := nodeapi.Seen{Inventory: inventoryOf(state), Pools: c.poolsOf(state), Offload: c.offloads(ctx, state)}
+	out := nodeapi.Seen{Inventory: inventoryOf(state), Pools: c.poolsOf(state)}
+	out.Offload, out.Inventory.Offload = c.offloads(ctx, state)
 	if b := state.RDMA.AtBoot; b != "" && b != state.RDMA.Mode {
 		out.Reboot = fmt.Sprintf("RDMA devices are %s to network namespaces until the next boot, and %s then", state.RDMA.Mode, b)
 	}
@@ -416,14 +418,14 @@ func gone(spec nic.Spec, state nic.State) string {
 	return strings.Join(out, "; ")
 }
 
-// offloads says whether flows run in hardware here. What that hangs on changes
-// seldom, and is read as often.
-func (c *cluster) offloads(ctx context.Context, state nic.State) nodeapi.Answer {
+// offloads says whether flows run in hardware here, and what of them networks count on.
+// What that hangs on changes seldom, and is read as often.
+func (c *cluster) offloads(ctx context.Context, state nic.State) (nodeapi.Answer, []v1alpha1.Capability) {
 	c.mu.Lock()
-	old, last := c.offload, c.asked
+	old, able, last := c.offload, c.able, c.asked
 	c.mu.Unlock()
 	if old.Status != "" && time.Since(last) < c.every {
-		return old
+		return old, able
 	}
 	report := c.options.capabilities(ctx, state)
 	out := nodeapi.Answer{Status: "Unknown", Reason: "Unknown"}
@@ -442,6 +444,6 @@ func (c *cluster) offloads(ctx context.Context, state nic.State) nodeapi.Answer 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.offload, c.asked = out, time.Now()
-	return out
+	c.offload, c.able, c.asked = out, abilitiesOf(report), time.Now()
+	return out, c.able
 }

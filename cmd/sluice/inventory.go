@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/capability"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -34,6 +36,28 @@ func inventoryOf(state nic.State) *v1alpha1.Inventory {
 			bond.Members = append(bond.Members, h.String())
 		}
 		out.Bonds = append(out.Bonds, bond)
+	}
+	return out
+}
+
+// abilitiesOf is what of a report networks count on.
+func abilitiesOf(r capability.Report) []v1alpha1.Capability {
+	const most = 512 // bytes of why
+	var out []v1alpha1.Capability
+	for _, name := range []string{capability.Flows, capability.FromWire, capability.Conntrack, capability.Geneve, capability.VXLAN, capability.OpenVSwitch} {
+		c := r.Get(name)
+		if c == nil {
+			continue
+		}
+		var why []string
+		for _, m := range c.Missing() {
+			why = append(why, m.String())
+		}
+		text := strings.Join(why, "; ")
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + " ..."
+		}
+		out = append(out, v1alpha1.Capability{Name: name, Answer: string(c.Answer), Why: text})
 	}
 	return out
 }

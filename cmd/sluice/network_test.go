@@ -159,6 +159,19 @@ func TestControllerOfNetworks(t *testing.T) {
 		t.Errorf("rows: %s", got)
 	}
 
+	// What an agent says of its node comes to the networks there.
+	o := &v1alpha1.NodeNIC{}
+	until("n1's NodeNIC", func() bool { return k.Get(t.Context(), client.ObjectKey{Name: "n1"}, o) == nil })
+	o.Status.Inventory = &v1alpha1.Inventory{Offload: []v1alpha1.Capability{{Name: "flows", Answer: "no", Why: "in legacy mode: pci/0000:03:00.0"}}}
+	k.do(k.Status().Update(t.Context(), o))
+	blue := network("blue")
+	mtu := 1400
+	blue.Spec.MTU = &mtu // a turn, before the minute is over
+	k.do(k.Update(t.Context(), blue))
+	until("the node's warning", func() bool {
+		return slices.Contains(network("blue").Status.Warnings, "node n1: no flows run in the NIC: in legacy mode: pci/0000:03:00.0")
+	})
+
 	// Two that cannot both be are told so, and change nothing of what there is.
 	add("c", "{layer: 2, overlay: {vni: 7}, subnets: [{cidr: 10.1.0.0/24}]}")
 	until("c", is("c", v1alpha1.Ready, v1alpha1.ReasonAsWanted))

@@ -338,6 +338,40 @@ func transact(t *testing.T, c *ovsdb.Client, ops ...ovsdb.Op) {
 	}
 }
 
+// What nodes cannot do is told for each reason once, with the nodes, and only to networks
+// that have blocks there and count on it; of a node where nothing is in the NIC that alone.
+func TestWarningsOfAbilities(t *testing.T) {
+	var w Wish
+	w.Network = network.Network{Name: "n", Encapsulation: "geneve", Firewall: &network.Firewall{Stateful: true}}
+	var nodes []Node
+	node := func(name string, cannot map[string]string) {
+		w.Members = append(w.Members, Member{Node: name})
+		nodes = append(nodes, Node{Name: name, Cannot: cannot})
+	}
+	for i := range 7 {
+		node(fmt.Sprintf("a%d", i), map[string]string{"conntrack": "CONFIG_NET_TC_SKB_EXT is not set (/boot/config)"})
+	}
+	node("b", map[string]string{"flows": "in legacy mode: pci/0000:03:00.0 (devlink)", "conntrack": "it rests on flows, which is no: see there", "from-wire": "x"})
+	node("c", map[string]string{"open-vswitch": "other_config:hw-offload is false", "flows": "in legacy mode", "geneve": "x"})
+	node("d", map[string]string{"from-wire": "hw-tc-offload of ens1f0 is off (ethtool)", "vxlan": "CONFIG_VXLAN is not set"})
+	node("e", nil)
+	nodes = append(nodes, Node{Name: "elsewhere", Cannot: map[string]string{"flows": "x"}})
+	want := []string{
+		"node c: Open vSwitch hands no flows to the NIC: other_config:hw-offload is false",
+		"node b: no flows run in the NIC: in legacy mode: pci/0000:03:00.0 (devlink)",
+		"node d: what comes from the wire stays in software: hw-tc-offload of ens1f0 is off (ethtool)",
+		"firewall.stateful: node a0, a1, a2, a3, a4, 2 more: connections stay in software: CONFIG_NET_TC_SKB_EXT is not set (/boot/config)",
+	}
+	if d := cmp.Diff(want, ofAbilities(w.Network, withBlocks(w, nodes))); d != "" {
+		t.Error(d)
+	}
+	w.Network.Encapsulation, w.Network.Firewall = "vxlan", nil
+	want = append(want[:3:3], "overlay.encapsulation: node d: vxlan is put on and taken off in software: CONFIG_VXLAN is not set")
+	if d := cmp.Diff(want, Warnings([]Wish{w}, nodes, nil)["n"]); d != "" {
+		t.Error(d)
+	}
+}
+
 // foreign are the strangers' rows, as they were read.
 func foreign(t *testing.T, c *ovsdb.Client) map[string]string {
 	t.Helper()
@@ -363,7 +397,7 @@ func TestWarnings(t *testing.T) {
 	many.Network.Firewall.Rules = append(many.Network.Firewall.Rules, network.Rule{Direction: "in", Action: "allow", Protocol: "icmp", Log: true})
 	all := append(allWishes(), many)
 	got := Warnings(all, []Node{
-		{Name: "a", Encaps: []string{"geneve"}, Mappings: []string{"other"}, MTU: 1500, NoConntrack: "CONFIG_NET_TC_SKB_EXT is not set"},
+		{Name: "a", Encaps: []string{"geneve"}, Mappings: []string{"other"}, MTU: 1500, Cannot: map[string]string{"conntrack": "CONFIG_NET_TC_SKB_EXT is not set", "geneve": "encap-mode of pci/0000:03:00.0 is none"}},
 		{Name: "b", Encaps: []string{"geneve", "vxlan"}, Mappings: []string{"phys"}},
 	}, ovsdb.Map{"acl_ct_translation": "true"})
 	var lines []string

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"sluice.dev/sluice/pkg/capability"
 	"sluice.dev/sluice/pkg/network"
 	"sluice.dev/sluice/pkg/ovsdb"
 )
@@ -25,11 +26,14 @@ const (
 
 // Node is what is known of a node's side of OVN. What is not known warns of nothing.
 type Node struct {
-	Name        string
-	Encaps      []string // external_ids:ovn-encap-type; nil: not known
-	Mappings    []string // physical networks of ovn-bridge-mappings; nil: not known
-	MTU         int      // of what carries tunnels; 0: not known
-	NoConntrack string   // why its NICs take no conntrack; "": they do, or not known
+	Name     string
+	Encaps   []string // external_ids:ovn-encap-type; nil: not known
+	Mappings []string // physical networks of ovn-bridge-mappings; nil: not known
+	MTU      int      // of what carries tunnels; 0: not known
+
+	// Cannot is what it is not able to do, by the names of pkg/capability, and why. What
+	// is not in it it can do, or that is not known.
+	Cannot map[string]string
 }
 
 // Warnings are the wishes that NICs cannot be given, and what happens instead, for each
@@ -43,11 +47,11 @@ func Warnings(wishes []Wish, nodes []Node, options ovsdb.Map) map[string][]strin
 			all = append(all, ofZones(w, zones)...)
 			all = append(all, ofOptions(options)...)
 		}
-		for _, n := range nodes {
-			if slices.ContainsFunc(w.Members, func(m Member) bool { return m.Node == n.Name }) {
-				all = append(all, ofNode(w.Network, n)...)
-			}
+		has := withBlocks(w, nodes)
+		for _, n := range has {
+			all = append(all, ofNode(w.Network, n)...)
 		}
+		all = append(all, ofAbilities(w.Network, has)...)
 		if len(all) > 0 {
 			out[w.Network.Name] = all
 		}
@@ -134,8 +138,70 @@ func ofNode(n network.Network, node Node) []string {
 		out = append(out, fmt.Sprintf("mtu: %d and %d bytes of %s are more than the %d that node %s carries: want at most %d",
 			n.MTU, overhead(n), n.Encapsulation, node.MTU, node.Name, node.MTU-overhead(n)))
 	}
-	if stateful(n) && node.NoConntrack != "" {
-		out = append(out, fmt.Sprintf("firewall.stateful: node %s offloads no conntrack: %s", node.Name, node.NoConntrack))
+	return out
+}
+
+// withBlocks are the nodes that have a block of the network.
+func withBlocks(w Wish, nodes []Node) (out []Node) {
+	has := map[string]bool{}
+	for _, m := range w.Members {
+		has[m.Node] = true
+	}
+	for _, n := range nodes {
+		if has[n.Name] {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// need is something that a node must be able to do for a network to be in its NICs.
+type need struct{ path, ability, instead string }
+
+// needs come in an order in which what the others rest on is first.
+func needs(n network.Network) []need {
+	out := []need{
+		{"", capability.OpenVSwitch, "Open vSwitch hands no flows to the NIC"},
+		{"", capability.Flows, "no flows run in the NIC"},
+		{"", capability.FromWire, "what comes from the wire stays in software"},
+	}
+	if n.VLAN == nil {
+		out = append(out, need{"overlay.encapsulation: ", n.Encapsulation, n.Encapsulation + " is put on and taken off in software"})
+	}
+	if stateful(n) {
+		out = append(out, need{"firewall.stateful: ", capability.Conntrack, "connections stay in software"})
+	}
+	return out
+}
+
+// ofAbilities is a warning for each thing that nodes cannot do for the same reason, with
+// the first of them by name. Where nothing at all runs in the NIC the rest is not said.
+func ofAbilities(n network.Network, nodes []Node) []string {
+	const few = 5
+	var out []string
+	told := map[string]bool{}
+	for _, need := range needs(n) {
+		by := map[string][]string{}
+		var whys []string
+		for _, node := range nodes {
+			why := node.Cannot[need.ability]
+			if why == "" || told[node.Name] {
+				continue
+			}
+			if by[why] == nil {
+				whys = append(whys, why)
+			}
+			by[why] = append(by[why], node.Name)
+			told[node.Name] = need.ability == capability.Flows || need.ability == capability.OpenVSwitch
+		}
+		for _, why := range whys {
+			names := by[why]
+			slices.Sort(names)
+			if more := len(names) - few; more > 0 {
+				names = append(names[:few:few], strconv.Itoa(more)+" more")
+			}
+			out = append(out, fmt.Sprintf("%snode %s: %s: %s", need.path, strings.Join(names, ", "), need.instead, why))
+		}
 	}
 	return out
 }

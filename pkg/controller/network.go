@@ -24,6 +24,7 @@ import (
 
 	"sluice.dev/sluice/offload/ovn"
 	"sluice.dev/sluice/pkg/api/v1alpha1"
+	"sluice.dev/sluice/pkg/capability"
 	"sluice.dev/sluice/pkg/network"
 	"sluice.dev/sluice/pkg/ovsdb"
 	"sluice.dev/sluice/pkg/policy"
@@ -84,7 +85,11 @@ func (n *networks) turn(ctx context.Context, _ reconcile.Request) (reconcile.Res
 		}
 		wishes = append(wishes, v.wish)
 	}
-	warnings, failed := n.write(ctx, wishes, keep)
+	nodes, err := n.abilities(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	warnings, failed := n.write(ctx, wishes, keep, nodes)
 	for _, v := range all {
 		if err := n.say(ctx, v, warnings[v.object.Name], failed); err != nil {
 			return reconcile.Result{}, err
@@ -178,8 +183,36 @@ func (n *networks) claim(ctx context.Context, v *verdict) error {
 	return n.put(ctx, v.object, status)
 }
 
+// abilities are what agents say of their nodes.
+func (n *networks) abilities(ctx context.Context) ([]ovn.Node, error) {
+	var nics v1alpha1.NodeNICList
+	if err := n.List(ctx, &nics, uncopied); err != nil {
+		return nil, err
+	}
+	var out []ovn.Node
+	for i := range nics.Items {
+		out = append(out, ableOf(&nics.Items[i]))
+	}
+	slices.SortFunc(out, func(a, b ovn.Node) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// ableOf is a node as warnings know it. What it has not said of itself is not known.
+func ableOf(o *v1alpha1.NodeNIC) ovn.Node {
+	out := ovn.Node{Name: o.Name, Cannot: map[string]string{}}
+	if o.Status.Inventory == nil {
+		return out
+	}
+	for _, c := range o.Status.Inventory.Offload {
+		if c.Answer == string(capability.No) {
+			out.Cannot[c.Name] = c.Why
+		}
+	}
+	return out
+}
+
 // write brings the rows to the northbound and answers the warnings of each network.
-func (n *networks) write(ctx context.Context, wishes []ovn.Wish, keep []string) (map[string][]string, error) {
+func (n *networks) write(ctx context.Context, wishes []ovn.Wish, keep []string, nodes []ovn.Node) (map[string][]string, error) {
 	ctx, stop := context.WithTimeout(ctx, n.patience)
 	defer stop()
 	c, err := ovsdb.Connect(ctx, n.northbound)
@@ -189,7 +222,7 @@ func (n *networks) write(ctx context.Context, wishes []ovn.Wish, keep []string) 
 	defer c.Close()
 	_, failed := ovn.Apply(ctx, c, ovn.Rows(wishes), keep...)
 	options, err := ovn.Options(ctx, c)
-	return ovn.Warnings(wishes, nil, options), errors.Join(failed, err)
+	return ovn.Warnings(wishes, nodes, options), errors.Join(failed, err)
 }
 
 // say writes what has become of a network, if it is news.

@@ -64,6 +64,23 @@ type Inventory struct {
 	// +listType=map
 	// +listMapKey=name
 	Bonds []InventoryBond `json:"bonds,omitempty"`
+
+	// Offload is whether networks can be in hardware here: flows, from-wire, conntrack,
+	// geneve, vxlan and open-vswitch, as `sluice observe --capabilities` names them.
+	//
+	// +listType=map
+	// +listMapKey=name
+	Offload []Capability `json:"offload,omitempty"`
+}
+
+// Capability is something that a node is able to do, or not.
+type Capability struct {
+	Name string `json:"name"`
+
+	// +kubebuilder:validation:Enum=yes;no;unknown
+	Answer string `json:"answer"`
+
+	Why string `json:"why,omitempty"` // of an answer that is not yes: what was found
 }
 
 // Port is one PF.

@@ -186,9 +186,15 @@ func (n *labNode) netns(name string) {
 	n.t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
 }
 
-// labPod is the configuration of a pod that is like full's.
+// pod is a pod that is like full's, with its namespace.
 func (n *labNode) pod(name, vf string) pod {
+	n.t.Helper()
 	n.netns(name)
+	return n.podOf(name, vf)
+}
+
+// podOf is what a runtime knows of such a pod.
+func (n *labNode) podOf(name, vf string) pod {
 	p := pod{container: name, ifname: "net1", netns: "/run/netns/" + name, vf: vf}
 	p.args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=" + name + ";K8S_POD_UID=uid-" + name
 	p.conf = map[string]any{
@@ -229,16 +235,23 @@ func (n *labNode) cni(verb string, p pod) (string, error) {
 	return n.finish(n.command(n.plugin, verb, p))
 }
 
-func (n *labNode) finish(c *exec.Cmd) (string, error) {
-	var stderr bytes.Buffer
-	c.Stderr = &stderr
-	out, err := c.Output()
+func (n *labNode) finish(c *exec.Cmd) (string, error) { return n.finishAnd(c, func() {}) }
+
+// finishAnd does something else when the command has begun.
+func (n *labNode) finishAnd(c *exec.Cmd, begun func()) (string, error) {
+	var out, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &out, &stderr
+	err := c.Start()
 	if err == nil {
-		return string(out), nil
+		begun()
+		err = c.Wait()
+	}
+	if err == nil {
+		return out.String(), nil
 	}
 	e := new(types.Error)
-	if json.Unmarshal(out, e) != nil || e.Code == 0 {
-		return "", fmt.Errorf("%w: %s%s", err, out, &stderr)
+	if json.Unmarshal(out.Bytes(), e) != nil || e.Code == 0 {
+		return "", fmt.Errorf("%w: %s%s", err, &out, &stderr)
 	}
 	return "", e
 }

@@ -32,7 +32,7 @@ func (p *Plugin) begin(ctx context.Context, store record.Store, c Config, args *
 			j.close()
 		}
 	}()
-	st, err := p.observe(ctx)
+	st, err := p.observeOne(ctx, c.VF)
 	if err != nil {
 		return nil, err
 	}

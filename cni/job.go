@@ -347,7 +347,7 @@ func (j *job) read(ctx context.Context) (State, error) {
 		j.stale &= aspectAddresses | aspectRoutes | aspectPort | aspectSysctls
 	}
 	if j.stale == everything {
-		st, err := j.p.observe(ctx)
+		st, err := j.p.observeOne(ctx, j.rec.VF)
 		if err != nil {
 			return State{}, err
 		}
@@ -438,17 +438,17 @@ func (j *job) readRep(ctx context.Context) error {
 // whole node again, for the VF rows of the PF's netdev.
 func (j *job) readAdminMAC(ctx context.Context) error {
 	defer j.p.span("kernel", "read administrative MAC")()
-	ports, err := j.p.Host.Devlink.Ports(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range ports {
-		if p.Handle == j.vf.PF && p.Index == j.port && p.HasMAC {
-			j.state.AdminMAC = p.MAC
+	if j.port != 0 {
+		port, err := j.p.Host.Devlink.Port(ctx, j.vf.PF, j.port)
+		switch {
+		case err == nil && port.HasMAC:
+			j.state.AdminMAC = port.MAC
 			return nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return err
 		}
 	}
-	st, err := host.Observe(ctx, j.p.Host)
+	st, err := host.ObserveOne(ctx, j.p.Host, j.rec.VF)
 	if err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func (p *Plugin) beginRep(ctx context.Context, store record.Store, c Config, arg
 }
 
 func (j *job) beginRep(ctx context.Context, c Config, args *skel.CmdArgs) error {
-	st, err := j.p.observe(ctx)
+	st, err := j.p.observeOne(ctx, c.VF)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func repAway(store record.Store, vf string) (string, error) {
 // namespace that the runtime names it is the container's, and otherwise nobody can say
 // whose until that namespace ends.
 func (p *Plugin) salvageRep(ctx context.Context, store record.Store, address string, args *skel.CmdArgs) (*record.Record, error) {
-	st, err := p.observe(ctx)
+	st, err := p.observeOne(ctx, address)
 	if err != nil {
 		return nil, err
 	}

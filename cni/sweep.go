@@ -345,7 +345,7 @@ func (p *Plugin) salvage(ctx context.Context, store record.Store, address, endpo
 	if vf, ok := strings.CutSuffix(address, record.RepKey("")); ok {
 		return p.salvageRep(ctx, store, vf, args)
 	}
-	st, err := p.observe(ctx)
+	st, err := p.observeOne(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,12 @@ func (p *Plugin) observe(ctx context.Context) (nic.State, error) {
 	return host.Observe(ctx, p.Host)
 }
 
+// observeOne reads what the node says of the VF or SF that a command is about.
+func (p *Plugin) observeOne(ctx context.Context, function string) (nic.State, error) {
+	defer p.span("kernel", observing)()
+	return host.ObserveOne(ctx, p.Host, function)
+}
+
 // poll calls f until it says true or fails, at growing intervals, for limit at
 // the most. Running out of time is false without an error.
 func (p *Plugin) poll(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error)) (bool, error) {

@@ -23,6 +23,43 @@ func Observe(ctx context.Context, m Machine) (nic.State, error) {
 	return v.State, nil
 }
 
+// ObserveOne is Observe for who is to deal with the VF at a PCI address, or the SF of an
+// auxiliary device: settings and limits are those of this function alone, and what of
+// the host runs over interfaces, and bonds, are left out. On a node with hundreds of
+// VFs most of Observe's time goes there, in lists of all interfaces that the kernel
+// makes one after the other for all that ask.
+func ObserveOne(ctx context.Context, m Machine, function string) (nic.State, error) {
+	ctx = observing(ctx)
+	l, err := readFunctions(ctx, m)
+	if err != nil {
+		return nic.State{}, err
+	}
+	out := newJoin(l).state(l.functions)
+	if m.RDMA != nil {
+		if out.RDMA, err = m.RDMA.System(ctx); err != nil {
+			return nic.State{}, err
+		}
+	}
+	if m.Settings != nil {
+		err = readOne(ctx, m.Settings, &out, function)
+	}
+	return out, err
+}
+
+func readOne(ctx context.Context, s Settings, st *nic.State, function string) error {
+	if id, vf := st.VFAt(function); vf != nil {
+		return s.ReadVF(ctx, st.PF(id.PF), id.Index)
+	}
+	for i := range st.PFs {
+		for _, f := range st.PFs[i].SFs {
+			if f.Device == function {
+				return s.ReadSF(ctx, &st.PFs[i], f.Num)
+			}
+		}
+	}
+	return nil // none has this name
+}
+
 // Look is Observe that keeps the lists, so that it can be followed (View.After).
 func Look(ctx context.Context, m Machine) (*View, error) {
 	ctx = observing(ctx)
@@ -58,6 +95,23 @@ type lists struct {
 }
 
 func read(ctx context.Context, m Machine) (l lists, err error) {
+	if l, err = readFunctions(ctx, m); err != nil {
+		return l, err
+	}
+	if l.uses, err = uses(ctx, m); err != nil {
+		return l, err
+	}
+	if m.Bonds != nil {
+		if l.bonds, err = m.Bonds.Bonds(ctx); err != nil {
+			return l, err
+		}
+		l.lag, err = m.Bonds.LAG(ctx)
+	}
+	return l, err
+}
+
+// readFunctions reads what functions are made of.
+func readFunctions(ctx context.Context, m Machine) (l lists, err error) {
 	if l.functions, err = m.PCI.Functions(ctx); err != nil {
 		return l, err
 	}
@@ -72,17 +126,6 @@ func read(ctx context.Context, m Machine) (l lists, err error) {
 	}
 	if l.links, err = m.Links.Links(ctx); err != nil {
 		return l, err
-	}
-	if l.uses, err = uses(ctx, m); err != nil {
-		return l, err
-	}
-	if m.Bonds != nil {
-		if l.bonds, err = m.Bonds.Bonds(ctx); err != nil {
-			return l, err
-		}
-		if l.lag, err = m.Bonds.LAG(ctx); err != nil {
-			return l, err
-		}
 	}
 	if m.RDMA != nil {
 		l.rdma, err = m.RDMA.Devices(ctx)

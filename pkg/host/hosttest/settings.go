@@ -327,6 +327,13 @@ func readVF(t *testing.T, f Fixture) {
 	if d := cmp.Diff(want, p); d != "" {
 		t.Errorf("-in the list +by itself:\n%s", d)
 	}
+	for i, vf := range want.VFs {
+		s, err := host.ObserveOne(t.Context(), f.Machine, vf.Address)
+		must(t, err)
+		if d := cmp.Diff(vf, s.PF(p.Handle).VFs[i]); d != "" {
+			t.Errorf("VF %d: -in the list +observed alone:\n%s", i, d)
+		}
+	}
 	if err := f.Machine.Settings.ReadVF(t.Context(), &p, 7); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v: want errors.Is %v", err, fs.ErrNotExist)
 	}

@@ -92,7 +92,7 @@ type labPod struct {
 
 // left is all that pods could leave behind.
 type left struct {
-	snapshot
+	Node       snapshot
 	Settings   []nic.Settings // of VFs, by address in the order of the PFs
 	Bridge     []string       // ports of the bridge
 	Interfaces string         // rows of Open vSwitch
@@ -102,7 +102,7 @@ type left struct {
 
 func (r *labRandom) audit() left {
 	r.t.Helper()
-	out := left{snapshot: r.snap()}
+	out := left{Node: r.snap()}
 	st := r.state()
 	for _, h := range r.pfs[:2] {
 		for _, vf := range st.PF(h).VFs {

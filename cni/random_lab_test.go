@@ -40,10 +40,13 @@ func TestRandomSequencesInLab(t *testing.T) {
 	}
 	sequences, seed := *sequencesInLab, cmp.Or(*seedFlag, rand.Uint64())
 	if testing.Short() {
-		sequences = min(sequences, 10)
+		sequences = min(sequences, 5)
 	}
 	t.Logf("seed %d", seed)
 	r := &labRandom{labNode: n, self: n.install(self), typical: time.Second, did: map[string]int{}}
+	for pf := range 2 {
+		r.vfs = append(r.vfs, n.vf(pf, 0).Address, n.vf(pf, 1).Address)
+	}
 	before := r.audit()
 	begin := time.Now()
 	for i := range sequences {
@@ -75,6 +78,7 @@ type labRandom struct {
 	*labNode
 	self    string // the plugin that kills itself
 	rng     *rand.Rand
+	vfs     []string      // addresses
 	typical time.Duration // of an ADD, to kill within
 	down    bool          // Open vSwitch
 	pods    map[string]*labPod
@@ -189,8 +193,7 @@ func (r *labRandom) somePod() *labPod {
 	if p, ok := r.pods[name]; ok {
 		return p
 	}
-	address := r.vf(r.rng.IntN(2), r.rng.IntN(2)).Address
-	p := &labPod{pod: r.podOf(name, address)}
+	p := &labPod{pod: r.podOf(name, r.vfs[r.rng.IntN(len(r.vfs))])}
 	switch r.rng.IntN(6) {
 	case 0:
 		p.pod = p.veth()

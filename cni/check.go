@@ -14,6 +14,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/offload"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
@@ -246,6 +247,9 @@ func damage(m *made, w Want, s State) []string {
 	if s.Port.Bridge != want.Bridge || s.Port.VLAN != want.VLAN {
 		say("representor %s is in bridge %s vlan %d, want bridge %s vlan %d",
 			want.Representor, s.Port.Bridge, s.Port.VLAN, want.Bridge, want.VLAN)
+	}
+	if !slices.Equal(s.Port.Trunk, want.Trunk) {
+		say("representor %s: its trunk has the VLANs %q, want %q", want.Representor, offload.Ranges(s.Port.Trunk), offload.Ranges(want.Trunk))
 	}
 	for _, k := range slices.Sorted(maps.Keys(want.ExternalIDs)) {
 		if have := s.Port.ExternalIDs[k]; have != want.ExternalIDs[k] {

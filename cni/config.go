@@ -37,16 +37,17 @@ type Config struct {
 	Name       string
 	VF         string // PCI address or SF's device: runtimeConfig.deviceID, deviceID or pciBusID; "" see Resource
 	Attach     Attach
-	Pair       bool    // there is no VF: VF is the name of a pair
-	Resource   string  // resourceName: the VF is the pod's of this resource
-	KubeletDir string  // where the kubelet keeps what it has allocated
-	Bridge     string  // "": the PF is in legacy mode, and the VF in no bridge
-	Logical    string  // Network of ours; "" for none
-	VLAN       uint16  // 0: untagged
-	MTU        int     // bytes; 0: as the VF has it
-	MAC        nic.MAC // runtimeConfig over CNI_ARGS over mac; zero: as the VF has it
-	GUID       string  // runtimeConfig over CNI_ARGS over args.cni over guid; "": as the VF has it
-	IfaceID    string  // CNI_ARGS over args.cni over ifaceID
+	Pair       bool     // there is no VF: VF is the name of a pair
+	Resource   string   // resourceName: the VF is the pod's of this resource
+	KubeletDir string   // where the kubelet keeps what it has allocated
+	Bridge     string   // "": the PF is in legacy mode, and the VF in no bridge
+	Logical    string   // Network of ours; "" for none
+	VLAN       uint16   // 0: untagged
+	Trunk      []uint16 // VLANs that pass with their tags, in order; nil: no trunk
+	MTU        int      // bytes; 0: as the VF has it
+	MAC        nic.MAC  // runtimeConfig over CNI_ARGS over mac; zero: as the VF has it
+	GUID       string   // runtimeConfig over CNI_ARGS over args.cni over guid; "": as the VF has it
+	IfaceID    string   // CNI_ARGS over args.cni over ifaceID
 	VFFields   vfFields
 	Sysctls    map[string]string // of the pod's interface, by host.SysctlPath's names
 	OVSDB      string            // endpoint
@@ -189,6 +190,7 @@ func configFields() []field {
 			c.VLAN = uint16(n)
 			return err
 		}},
+		{"trunk", trunkForm, readTrunk},
 		{"mtu", "a number of bytes, 68 to 65535, or 0 to leave it", func(c *Config, raw json.RawMessage) (err error) {
 			if c.MTU, err = number(raw, 0, 65535); err == nil && c.MTU != 0 && c.MTU < 68 {
 				err = errForm

@@ -198,7 +198,7 @@ func (c *Config) joinable(where string) error {
 	for _, x := range []struct {
 		name  string
 		given bool
-	}{{"ipam", c.IPAM != ""}, {"vlan", c.VLAN != 0}, {"mac", !c.MAC.IsZero()}, {"ifaceID", c.IfaceID != ""}} {
+	}{{"ipam", c.IPAM != ""}, {"vlan", c.VLAN != 0}, {"trunk", c.Trunk != nil}, {"mac", !c.MAC.IsZero()}, {"ifaceID", c.IfaceID != ""}} {
 		if x.given {
 			return coded(types.ErrInvalidNetworkConfig, "%s: %s beside network = %q: it follows from the Network, want it away", where, x.name, c.Logical)
 		}

@@ -401,7 +401,7 @@ func (w Want) port(lease *Addressing) offload.Port {
 // (ovn-controller writes ovn-installed) do not count.
 func samePort(have, want offload.Port) bool {
 	if have.Bridge != want.Bridge || have.Representor != want.Representor ||
-		have.VLAN != want.VLAN || have.Owner != want.Owner {
+		have.VLAN != want.VLAN || !slices.Equal(have.Trunk, want.Trunk) || have.Owner != want.Owner {
 		return false
 	}
 	for k, v := range want.ExternalIDs {

@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"sluice.dev/sluice/cni/record"
+	"sluice.dev/sluice/offload"
 	"sluice.dev/sluice/pkg/host"
 	"sluice.dev/sluice/pkg/nic"
 )
@@ -33,6 +34,8 @@ func (c *Config) checkRep(bad func(format string, a ...any) error) error {
 		return bad("bridge = %q: the representor is in the pod, and in no bridge of the host's: want it away", c.Bridge)
 	case c.VLAN != 0:
 		return bad("vlan = %d: VLANs are for the switch in the pod: want it away", c.VLAN)
+	case c.Trunk != nil:
+		return bad("trunk = %s: VLANs are for the switch in the pod: want it away", offload.Ranges(c.Trunk))
 	case c.GUID != "":
 		return bad("guid = %s: the VF stays as it is: want it away", c.GUID)
 	case f.MinRate != nil:

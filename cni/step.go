@@ -278,6 +278,9 @@ func (s Plug) String() string {
 	if s.Port.VLAN != 0 {
 		p += fmt.Sprintf(" vlan %d", s.Port.VLAN)
 	}
+	if s.Port.Trunk != nil {
+		p += " trunk " + offload.Ranges(s.Port.Trunk)
+	}
 	if ips := s.Port.ExternalIDs[idAddresses]; ips != "" {
 		p += " for " + ips
 	}

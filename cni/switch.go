@@ -108,6 +108,6 @@ func port(c Config, r *record.Record, have nic.MAC) offload.Port {
 		ids[idIfaceVer] = c.Pod.UID
 	}
 	return offload.Port{
-		Bridge: c.Bridge, Representor: r.Representor, VLAN: c.VLAN, Owner: r.Token(), ExternalIDs: ids,
+		Bridge: c.Bridge, Representor: r.Representor, VLAN: c.VLAN, Trunk: c.Trunk, Owner: r.Token(), ExternalIDs: ids,
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"sluice.dev/sluice/offload"
 	"sluice.dev/sluice/pkg/nic"
 )
 
@@ -140,6 +141,8 @@ func (c *Config) checkVFFields(where string) error {
 		return bad("vlanProto = %q: there is no vlan: want vlan from 1 to 4094 with it", f.Proto)
 	case c.Bridge != "":
 		return nil
+	case c.Trunk != nil && c.Attach != AttachRep:
+		return bad("trunk = %s: there is no bridge for the port, and a VF in legacy mode has no trunk: want bridge with it", offload.Ranges(c.Trunk))
 	case c.IfaceID != "":
 		return bad("ifaceID = %q: there is no bridge for the port: want bridge with it, br-int for OVN", c.IfaceID)
 	}

@@ -80,6 +80,9 @@ func insertOps(p Port, bridge ovsdb.Bridge) []ovsdb.Op {
 	if p.VLAN != 0 {
 		port["tag"] = int(p.VLAN)
 	}
+	if p.Trunk != nil {
+		maps.Copy(port, p.vlanRow())
+	}
 	ops := []ovsdb.Op{
 		still(ovsdb.TableBridge, ovsdb.Is("_uuid", bridge.UUID), ovsdb.Row{"name": bridge.Name}),
 		still(ovsdb.TablePort, ovsdb.Is("name", p.Representor), nil),
@@ -111,12 +114,11 @@ func changeOps(p Port, r rows, bridge ovsdb.Bridge) []ovsdb.Op {
 	now := r.asPort()
 	port := ovsdb.Is("_uuid", r.port.UUID)
 	var ops []ovsdb.Op
-	if now.VLAN != p.VLAN {
-		tag := ovsdb.Set[int]{}
-		if p.VLAN != 0 {
-			tag = append(tag, int(p.VLAN))
-		}
-		ops = append(ops, ovsdb.Update(ovsdb.TablePort, port, ovsdb.Row{"tag": tag}))
+	switch {
+	case !slices.Equal(now.Trunk, p.Trunk) || (now.Trunk == nil) != (p.Trunk == nil) || p.Trunk != nil && now.VLAN != p.VLAN:
+		ops = append(ops, ovsdb.Update(ovsdb.TablePort, port, p.vlanRow()))
+	case now.VLAN != p.VLAN:
+		ops = append(ops, ovsdb.Update(ovsdb.TablePort, port, ovsdb.Row{"tag": p.vlanRow()["tag"]}))
 	}
 	if now.Bridge != p.Bridge {
 		ops = append(ops,

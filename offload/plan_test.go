@@ -41,6 +41,26 @@ func observed(f func(*rows)) rows {
 	return r
 }
 
+func trunk(native uint16, vlans ...uint16) Port {
+	p := wanted
+	p.VLAN, p.Trunk = native, vlans
+	return p
+}
+
+func TestPortSaysItsVLANs(t *testing.T) {
+	if got := trunk(20, 1, 10, 11, 12, 4094).String(); got != "pf0vf1 in bridge br0 vlan 20 trunk 1,10-12,4094" {
+		t.Error(got)
+	}
+	for _, bad := range []Port{trunk(0, []uint16{}...), trunk(0, 0, 5), trunk(0, 5, 4095), trunk(0, 7, 5)} {
+		if bad.Trunk == nil {
+			bad.Trunk = []uint16{}
+		}
+		if err := bad.check(); err == nil {
+			t.Errorf("%v is taken", bad.Trunk)
+		}
+	}
+}
+
 func TestPlugOps(t *testing.T) {
 	for name, c := range map[string]struct {
 		want Port
@@ -52,6 +72,14 @@ func TestPlugOps(t *testing.T) {
 		"already":      {wanted, observed(nil)},
 		"other-vlan":   {wanted, observed(func(r *rows) { r.port.Tag = ovsdb.Set[int]{5} })},
 		"no-vlan":      {func() Port { p := wanted; p.VLAN = 0; return p }(), observed(nil)},
+		"insert-trunk": {trunk(20, 10, 11, 12, 4094), observed(func(r *rows) { r.port, r.iface, r.bridge = nil, nil, nil })},
+		"to-trunk":     {trunk(0, 10, 11), observed(nil)},
+		"trunk-already": {trunk(20, 10, 11), observed(func(r *rows) {
+			r.port.Tag, r.port.Trunks, r.port.VLANMode = ovsdb.Set[int]{20}, ovsdb.Set[int]{10, 11}, ovsdb.Set[string]{"native-untagged"}
+		})},
+		"trunk-to-access": {wanted, observed(func(r *rows) {
+			r.port.Trunks, r.port.VLANMode = ovsdb.Set[int]{10, 11}, ovsdb.Set[string]{"native-untagged"}
+		})},
 		"other-bridge": {wanted, observed(func(r *rows) { r.bridge = &r.bridges[1] })},
 		"other-ids":    {wanted, observed(func(r *rows) { r.iface.ExternalIDs = ovsdb.Map{"iface-id-ver": "uid-0", "sandbox": "c1"} })},
 	} {

@@ -32,7 +32,7 @@ func dump(t *testing.T, o *ovsdbtest.OVS) string {
 	out := o.Transact(t,
 		ovsdb.Select("Open_vSwitch", ovsdb.All(), "next_cfg"),
 		ovsdb.Select("Bridge", ovsdb.All(), "_uuid", "name", "ports"),
-		ovsdb.Select("Port", ovsdb.All(), "_uuid", "name", "interfaces", "tag", "external_ids"),
+		ovsdb.Select("Port", ovsdb.All(), "_uuid", "name", "interfaces", "tag", "trunks", "vlan_mode", "external_ids"),
 		ovsdb.Select("Interface", ovsdb.All(), "_uuid", "name", "external_ids"))
 	// A server lists rows in the order of its hash table, which changes with what
 	// others write.
@@ -117,6 +117,37 @@ func TestPlugLookupUnplug(t *testing.T) {
 		// The netdev is free: another owner has it at once.
 		if err := offload.Plug(ctx, c, port("pf0vf1", "b")); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A trunk goes into the database as it is asked for, is read back as that, and becomes
+// another or an access port.
+func TestPlugTrunk(t *testing.T) {
+	ovsdbtest.Each(t, func(t *testing.T, o *ovsdbtest.OVS) {
+		c, ctx := o.Connect(t), t.Context()
+		o.AddBridge(t, "br0")
+		o.AddNetdev(t, "rep0")
+		p := port("rep0", "c1/net1")
+		for _, c2 := range []struct {
+			native uint16
+			trunk  []uint16
+		}{{20, []uint16{10, 11, 300}}, {0, []uint16{10}}, {7, []uint16{10}}, {7, nil}, {0, nil}, {0, []uint16{2, 4094}}} {
+			p.VLAN, p.Trunk = c2.native, c2.trunk
+			if err := offload.Plug(ctx, c, p); err != nil {
+				t.Fatal(err)
+			}
+			got, err := offload.Lookup(ctx, c, "rep0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.VLAN != p.VLAN || !slices.Equal(got.Trunk, p.Trunk) {
+				t.Errorf("want %s, got %s", p, got)
+			}
+			before := dump(t, o)
+			if err := offload.Plug(ctx, c, p); err != nil || dump(t, o) != before {
+				t.Errorf("again: %v, or something was written", err)
+			}
 		}
 	})
 }

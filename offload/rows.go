@@ -3,6 +3,7 @@ package offload
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sluice.dev/sluice/pkg/ovsdb"
 )
@@ -105,6 +106,13 @@ func (r rows) asPort() Port {
 	}
 	if tag, ok := r.port.Tag.One(); ok {
 		p.VLAN = uint16(tag)
+	}
+	if mode, _ := r.port.VLANMode.One(); mode == vlanTrunk || mode == vlanNative {
+		p.Trunk = []uint16{} // of a trunk of all VLANs, which we make none of
+		for _, v := range r.port.Trunks {
+			p.Trunk = append(p.Trunk, uint16(v))
+		}
+		slices.Sort(p.Trunk)
 	}
 	if r.iface != nil && len(r.iface.ExternalIDs) > 0 {
 		p.ExternalIDs = r.iface.ExternalIDs

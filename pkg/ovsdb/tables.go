@@ -36,16 +36,18 @@ func BridgeColumns() []string { return []string{"_uuid", "name"} }
 
 // Port is a port of a bridge; the database keeps its name unique.
 type Port struct {
-	UUID        UUID      `json:"_uuid"`
-	Name        string    `json:"name"`
-	Interfaces  Set[UUID] `json:"interfaces"` // more than one: an OVS bond
-	Tag         Set[int]  `json:"tag"`        // access VLAN
-	ExternalIDs Map       `json:"external_ids"`
+	UUID        UUID        `json:"_uuid"`
+	Name        string      `json:"name"`
+	Interfaces  Set[UUID]   `json:"interfaces"` // more than one: an OVS bond
+	Tag         Set[int]    `json:"tag"`        // access VLAN; of a trunk the native one
+	Trunks      Set[int]    `json:"trunks"`     // VLANs that pass with their tags
+	VLANMode    Set[string] `json:"vlan_mode"`  // none: by tag and trunks
+	ExternalIDs Map         `json:"external_ids"`
 }
 
 // PortColumns are the columns of Port.
 func PortColumns() []string {
-	return []string{"_uuid", "name", "interfaces", "tag", "external_ids"}
+	return []string{"_uuid", "name", "interfaces", "tag", "trunks", "vlan_mode", "external_ids"}
 }
 
 // Interface is a netdev in a port; the database keeps its name unique.

@@ -42,7 +42,8 @@ func schema() map[string]table {
 		}},
 		"Port": {index: "name", columns: map[string]column{
 			"name": name, "interfaces": refs("Interface", 1), "tag": tag,
-			"other_config": strings, "external_ids": strings,
+			"trunks":    {atom: "integer", max: 4096, limit: 4095, mutable: true},
+			"vlan_mode": optional("string"), "other_config": strings, "external_ids": strings,
 		}},
 		"Interface": {index: "name", columns: map[string]column{
 			"name": name, "type": one("string"), "ofport": optional("integer"),

@@ -69,9 +69,38 @@ static struct twin_vport *output_of(const struct twin_rule *p, struct net_device
 	if (netif_is_lag_master(out))
 		return twin_lag_uplink(p->vport->port, out);
 	if (!twin_netdev_is_ours(out) || nic->kind == TWIN_VF ||
-	    !netdev_port_same_parent_id(p->dev, out))
+	    !netdev_port_same_parent_id(p->port_dev, out))
 		return ERR_PTR(-EOPNOTSUPP);
 	return nic->vport;
+}
+
+/* act/mirred.c, parse_mirred_encap, and tc_tun_encap.c, mlx5e_attach_encap */
+static int output_encap(struct twin_rule *p, struct net_device *dev)
+{
+	struct twin_encap *encap;
+	struct twin_act *act;
+	unsigned int i;
+
+	encap = twin_encap_get(p, dev);
+	if (IS_ERR(encap))
+		return PTR_ERR(encap);
+	for (i = 0; i < p->num_acts; i++) {
+		if (p->acts[i].kind == TWIN_ACT_ENCAP && p->acts[i].encap == encap) {
+			ERR(p->extack, "can't duplicate encap action");
+			goto put;
+		}
+	}
+	act = new_act(p, TWIN_ACT_ENCAP);
+	if (!act)
+		goto put;
+	act->encap = encap;
+	p->encap = NULL;
+	p->outputs++;
+	return 0;
+
+put:
+	twin_encap_put(encap);
+	return -EOPNOTSUPP;
 }
 
 /* act/mirred.c: tc_act_can_offload_mirred, parse_mirred */
@@ -87,7 +116,11 @@ static int act_mirred(struct twin_rule *p, const struct flow_action_entry *a)
 		ERR(p->extack, "can't support more output ports, can't offload forwarding");
 		return -EOPNOTSUPP;
 	}
+	if (p->encap)
+		return output_encap(p, a->dev);
 	to = output_of(p, a->dev);
+	if (IS_ERR(to) && p->tun)
+		return -EOPNOTSUPP;	/* every card is asked, so a stranger says nothing */
 	if (IS_ERR(to))
 		goto other;
 	for (i = 0; i < p->num_ifindexes; i++) {
@@ -333,6 +366,8 @@ static int act_police(struct twin_rule *p, const struct flow_action_entry *a)
 	}
 	if (!a->police.rate_bytes_ps && !a->police.rate_pkt_ps)
 		return -EOPNOTSUPP;
+	if (p->tun && (exceed == TWIN_ACT_SLOW || conform == TWIN_ACT_SLOW))
+		return -EOPNOTSUPP;	/* not modelled: the outer header is off by then */
 	act = new_act(p, TWIN_ACT_METER);
 	if (!act)
 		return -EOPNOTSUPP;
@@ -343,6 +378,23 @@ static int act_police(struct twin_rule *p, const struct flow_action_entry *a)
 		p->num_acts--;
 		return -ENOMEM;
 	}
+	return 0;
+}
+
+/* act/tun.c */
+static int act_tunnel_set(struct twin_rule *p, const struct flow_action_entry *a)
+{
+	if (!a->tunnel) {
+		ERR(p->extack, "Zero tunnel attributes is not supported");
+		return -EOPNOTSUPP;
+	}
+	p->encap = a->tunnel;
+	return 0;
+}
+
+/* A rule on a tunnel device takes the outer header off, asked to or not; others do nothing. */
+static int act_tunnel_unset(struct twin_rule *p, const struct flow_action_entry *a)
+{
 	return 0;
 }
 
@@ -382,7 +434,21 @@ static int (*const parsers[NUM_FLOW_ACTIONS])(struct twin_rule *, const struct f
 	[FLOW_ACTION_PTYPE] = act_ptype,
 	[FLOW_ACTION_POLICE] = act_police,
 	[FLOW_ACTION_CT] = act_ct,
+	[FLOW_ACTION_TUNNEL_ENCAP] = act_tunnel_set,
+	[FLOW_ACTION_TUNNEL_DECAP] = act_tunnel_unset,
 };
+
+/* Does the rule hand packets to software? Those of a tunnel go as they came. */
+static bool ends_slow(const struct twin_rule *p)
+{
+	const struct flow_action_entry *a;
+	int i;
+
+	flow_action_for_each(i, a, &p->rule->action)
+		if (a->id == FLOW_ACTION_ACCEPT || a->id == FLOW_ACTION_TRAP)
+			return true;
+	return false;
+}
 
 /* en_tc.c, parse_tc_fdb_actions and actions_match_supported */
 int twin_rule_actions(struct twin_rule *p)
@@ -399,6 +465,8 @@ int twin_rule_actions(struct twin_rule *p)
 		ERR(p->extack, "Flow action HW stats type is not supported");
 		return -EOPNOTSUPP;
 	}
+	if (p->tun && !ends_slow(p) && !new_act(p, TWIN_ACT_DECAP))
+		return -EOPNOTSUPP;
 	flow_action_for_each(i, a, &p->rule->action) {
 		if (a->id >= NUM_FLOW_ACTIONS || !parsers[a->id]) {
 			ERR(p->extack, "Not implemented offload action");
@@ -417,7 +485,8 @@ int twin_rule_actions(struct twin_rule *p)
 		return -EOPNOTSUPP;
 	}
 	/* an output that nothing follows keeps the packet */
-	if (p->num_acts && p->acts[p->num_acts - 1].kind == TWIN_ACT_OUTPUT)
+	if (p->num_acts && (p->acts[p->num_acts - 1].kind == TWIN_ACT_OUTPUT ||
+			    p->acts[p->num_acts - 1].kind == TWIN_ACT_ENCAP))
 		p->acts[p->num_acts - 1].last = true;
 	return 0;
 }

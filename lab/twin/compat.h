@@ -17,6 +17,12 @@
 #endif
 
 #if TWIN_7
+#define twin_fl4_set_tos(fl4, tos) ((fl4)->flowi4_dscp = inet_dsfield_to_dscp(tos))
+#else
+#define twin_fl4_set_tos(fl4, tos) ((fl4)->flowi4_tos = (tos) & INET_DSCP_MASK)
+#endif
+
+#if TWIN_7
 /* devlink_param: get() has an extack, values go by pointer */
 #define TWIN_GET_EXTACK , struct netlink_ext_ack *extack
 #define twin_val(v) (v)

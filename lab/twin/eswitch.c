@@ -384,16 +384,24 @@ static int start_switchdev(struct twin_func *pf)
 	clear_rates(port);
 	change_uplink(pf, DEVLINK_ESWITCH_MODE_SWITCHDEV);
 	err = add_reps(pf, port->num_vfs);
-	if (err) {
-		change_uplink(pf, DEVLINK_ESWITCH_MODE_LEGACY);
-		return err;
-	}
+	if (err)
+		goto err_uplink;
+	err = twin_tunnels_start(port);
+	if (err)
+		goto err_reps;
 	return 0;
+
+err_reps:
+	del_reps(port, 0, port->num_vfs);
+err_uplink:
+	change_uplink(pf, DEVLINK_ESWITCH_MODE_LEGACY);
+	return err;
 }
 
 /* mlx5 eswitch.c, mlx5_eswitch_disable_locked: SFs first, rate nodes last. */
 static void stop_switchdev(struct twin_func *pf)
 {
+	twin_tunnels_stop(pf->port);
 	twin_sf_del_all(pf->port);
 	del_reps(pf->port, 0, pf->port->num_vfs);
 	clear_rates(pf->port);

@@ -48,6 +48,43 @@ static void miss(struct twin_vport *vport, struct sk_buff *skb, const struct twi
 	twin_netdev_receive(skb, rep, restore);
 }
 
+/* Into a tunnel, and out by the uplink; segment by segment, as on a real card. */
+static void encap(struct twin_vport *vport, struct twin_encap *encap, struct sk_buff *skb,
+		  int depth)
+{
+	const struct twin_header *header = rcu_dereference(encap->header);
+	struct sk_buff *next;
+
+	if (!header) {
+		drop_tx(vport, skb);	/* gone since the rule was found */
+		return;
+	}
+	if (!READ_ONCE(encap->used))
+		WRITE_ONCE(encap->used, true);
+	for (skb = twin_segment(skb); skb; skb = next) {
+		next = skb->next;
+		skb_mark_not_on_list(skb);
+		skb = twin_push_tunnel(skb, header);
+		if (skb)
+			twin_to_vport(twin_lag_out(vport, header->out, skb), skb, depth);
+	}
+}
+
+/*
+ * mlx5e_tc_offload_to_slow_path: a rule with a tunnel that has no outer header now
+ * sends to the representor, and counts nothing.
+ */
+static bool is_slow(const struct twin_flow *flow)
+{
+	unsigned int i;
+
+	for (i = 0; i < flow->num_acts; i++)
+		if (flow->acts[i].kind == TWIN_ACT_ENCAP &&
+		    !rcu_access_pointer(flow->acts[i].encap->header))
+			return true;
+	return false;
+}
+
 /* The way of one packet from table to table. */
 struct way {
 	struct twin_ct_regs ct;
@@ -89,11 +126,17 @@ static struct sk_buff *run(struct twin_vport *vport, struct twin_flow *flow,
 
 		switch (act->kind) {
 		case TWIN_ACT_OUTPUT:
+		case TWIN_ACT_ENCAP:
 			out = act->last ? skb : skb_clone(skb, GFP_ATOMIC);
-			if (out)
+			if (out && act->kind == TWIN_ACT_ENCAP)
+				encap(vport, act->encap, out, depth);
+			else if (out)
 				twin_to_vport(twin_lag_out(vport, act->vport, out), out, depth);
 			if (act->last)
 				return NULL;
+			break;
+		case TWIN_ACT_DECAP:
+			err = twin_pop_tunnel(skb);
 			break;
 		case TWIN_ACT_DROP:
 			consume_skb(skb);
@@ -171,17 +214,33 @@ static void from_vport_switchdev(struct twin_vport *vport, struct sk_buff *skb, 
 {
 	struct twin_restore restore = {};
 	struct way way = {};
+	struct sk_buff *rest;
 	unsigned int hops;
 
+	if (skb_is_gso(skb) &&
+	    skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL | SKB_GSO_UDP_TUNNEL_CSUM)) {
+		/* frames that the wire's netdev put together, which no cable does */
+		for (skb = twin_segment(skb); skb; skb = rest) {
+			rest = skb->next;
+			skb_mark_not_on_list(skb);
+			skb_reset_mac_header(skb);
+			from_vport_switchdev(vport, skb, depth);
+		}
+		return;
+	}
 	for (hops = 0; hops < TWIN_MAX_HOPS; hops++) {
 		struct twin_flow *flow;
-		struct twin_key key;
-		struct twin_headers h;
+		struct twin_key key, inner;
+		struct twin_headers h, inner_h;
+		bool tunnel;
 
 		twin_parse(skb, &key, &h);
 		twin_ct_to_key(&way.ct, &key);
-		flow = twin_flow_lookup(twin_lag_fdb(vport), way.chain, &key);
-		if (!flow) {
+		tunnel = twin_is_uplink(vport) &&
+			 twin_parse_tunnel(vport->port, skb, &key, &h, &inner, &inner_h);
+		flow = twin_flow_lookup(twin_lag_fdb(vport), way.chain, &key,
+					tunnel ? &inner : NULL);
+		if (!flow || is_slow(flow)) {
 			restore.entry = way.ct.entry;
 			restore.chain = way.chain;
 			miss(vport, skb, &restore);

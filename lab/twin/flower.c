@@ -24,19 +24,26 @@ static int flower_replace(struct net_device *dev, struct twin_vport *vport,
 		goto out;
 	}
 	p->dev = dev;
+	p->tun = twin_tun_of(dev);
 	p->vport = vport;
 	p->rule = flow_cls_offload_flow_rule(f);
 	p->extack = f->common.extack;
 	p->chain = f->common.chain_index;
 	p->prio = f->common.prio;
 
+	/* a port's netdev stays while rules are offered for it */
+	p->port_dev = p->tun ? rcu_dereference_raw(vport->rep) : dev;
 	mutex_lock(&port->flow_lock);
+	if (!p->port_dev) {
+		err = -EOPNOTSUPP;
+		goto unlock;
+	}
 	if (twin_flow_find(vport, f->cookie)) {
 		ERR(p->extack, "flow cookie already exists, ignoring");
 		err = -EEXIST;
 		goto unlock;
 	}
-	if (!tc_can_offload_extack(dev, p->extack)) {
+	if (!tc_can_offload_extack(p->port_dev, p->extack)) {
 		err = -EOPNOTSUPP;
 		goto unlock;
 	}
@@ -56,6 +63,8 @@ static int flower_replace(struct net_device *dev, struct twin_vport *vport,
 	err = twin_rule_match(p);
 	if (!err)
 		err = twin_rule_actions(p);
+	if (!err && p->tun)
+		err = twin_decap_route(p);
 	if (!err && port->num_flows >= READ_ONCE(port->capacity)) {
 		/* the firmware has no room for another entry (fs_core.c) */
 		ERR(p->extack, "Failed to add rule, flow table is full");
@@ -65,6 +74,8 @@ static int flower_replace(struct net_device *dev, struct twin_vport *vport,
 		err = twin_flow_add(p, f->cookie);
 	if (err)
 		twin_acts_put(p->acts, p->num_acts);
+	if (err && p->mask.opt_found)
+		twin_geneve_opt_put(port);
 unlock:
 	mutex_unlock(&port->flow_lock);
 	kfree(p);
@@ -117,24 +128,29 @@ static int flower_stats(struct twin_vport *vport, struct flow_cls_offload *f)
 	return 0;
 }
 
+/* A rule on DEV for packets that VPORT sends into the E-Switch. */
+int twin_flower(struct net_device *dev, struct twin_vport *vport, struct flow_cls_offload *f)
+{
+	switch (f->command) {
+	case FLOW_CLS_REPLACE:
+		return flower_replace(dev, vport, f);
+	case FLOW_CLS_DESTROY:
+		return flower_destroy(vport, f);
+	case FLOW_CLS_STATS:
+		return flower_stats(vport, f);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
 static int block_cb(enum tc_setup_type type, void *data, void *priv)
 {
 	struct net_device *dev = priv;
 	struct twin_nic *nic = netdev_priv(dev);
-	struct flow_cls_offload *f = data;
 
 	if (type != TC_SETUP_CLSFLOWER || nic->kind == TWIN_VF)
 		return -EOPNOTSUPP;
-	switch (f->command) {
-	case FLOW_CLS_REPLACE:
-		return flower_replace(dev, nic->vport, f);
-	case FLOW_CLS_DESTROY:
-		return flower_destroy(nic->vport, f);
-	case FLOW_CLS_STATS:
-		return flower_stats(nic->vport, f);
-	default:
-		return -EOPNOTSUPP;
-	}
+	return twin_flower(dev, nic->vport, data);
 }
 
 static LIST_HEAD(block_cbs);

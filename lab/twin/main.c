@@ -202,9 +202,12 @@ static int __init twin_init(void)
 	err = twin_lag_init();
 	if (err)
 		goto err_cards;
-	err = twin_wire_init();
+	err = twin_encaps_init();
 	if (err)
 		goto err_lag;
+	err = twin_wire_init();
+	if (err)
+		goto err_encaps;
 	for (i = 0; i < cards * TWIN_PORTS; i++) {
 		err = twin_wire_set(&twin_cards[i / TWIN_PORTS].ports[i % TWIN_PORTS],
 				    i < num_wire ? wire[i] : "peer");
@@ -226,6 +229,8 @@ err_wire:
 	for (i = 0; i < cards * TWIN_PORTS; i++)
 		twin_wire_unset(&twin_cards[i / TWIN_PORTS].ports[i % TWIN_PORTS]);
 	twin_wire_exit();
+err_encaps:
+	twin_encaps_exit();
 err_lag:
 	twin_lag_exit();
 err_cards:
@@ -252,6 +257,7 @@ static void __exit twin_exit(void)
 		for (j = 0; j < TWIN_PORTS; j++)
 			twin_wire_unset(&twin_cards[i].ports[j]);
 	twin_wire_exit();
+	twin_encaps_exit();
 	twin_lag_exit();
 	free_cards();
 	debugfs_remove_recursive(debugfs);

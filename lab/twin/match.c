@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Which matches a ConnectX takes: mlx5/core en_tc.c, __parse_cls_flower. */
 #include <linux/netdevice.h>
+#include <net/inet_ecn.h>
 #include <net/pkt_cls.h>
 
 #include "flower.h"
@@ -19,7 +20,7 @@
 			BIT_ULL(FLOW_DISSECTOR_KEY_ICMP) | \
 			BIT_ULL(FLOW_DISSECTOR_KEY_CT))
 
-/* Keys that mlx5 takes on other ports or with options that are not modelled */
+/* Keys of tunnel devices: tunnel.c */
 #define TUNNEL_KEYS (BIT_ULL(FLOW_DISSECTOR_KEY_ENC_KEYID) | \
 		     BIT_ULL(FLOW_DISSECTOR_KEY_ENC_IPV4_ADDRS) | \
 		     BIT_ULL(FLOW_DISSECTOR_KEY_ENC_IPV6_ADDRS) | \
@@ -152,7 +153,7 @@ static int parse_l3(struct twin_rule *p)
 	}
 	if (flow_rule_match_key(p->rule, FLOW_DISSECTOR_KEY_IP)) {
 		flow_rule_match_ip(p->rule, &ip);
-		p->mask.tos = ip.mask->tos;
+		p->mask.tos = p->drop_inner_ecn ? ip.mask->tos & ~INET_ECN_MASK : ip.mask->tos;
 		p->key.tos = ip.key->tos;
 		p->mask.ttl = ip.mask->ttl;
 		p->key.ttl = ip.key->ttl;
@@ -210,9 +211,14 @@ int twin_rule_match(struct twin_rule *p)
 		ERR(p->extack, "Unsupported key");
 		return -EOPNOTSUPP;
 	}
-	if (used & TUNNEL_KEYS) {
+	if (used & TUNNEL_KEYS && !p->tun) {
 		ERR(p->extack, "Match on tunnel is not supported");
 		return -EOPNOTSUPP;
+	}
+	if (p->tun) {
+		err = twin_rule_match_tunnel(p);
+		if (err)
+			return err;
 	}
 	err = parse_meta(p);
 	if (err)

@@ -7,6 +7,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/slab.h>
 #include <net/pkt_cls.h>
+#include <net/udp_tunnel.h>
 
 #include "twin.h"
 
@@ -634,8 +635,11 @@ struct net_device *twin_netdev_new(enum twin_kind kind, struct twin_func *func,
 		dev->vlan_features = NIC_FEATURES;
 		dev->hw_features = NIC_FEATURES | NETIF_F_HW_VLAN_CTAG_TX | NETIF_F_HW_VLAN_CTAG_RX;
 		dev->features = dev->hw_features | NETIF_F_HIGHDMA;
-		if (kind == TWIN_PF)
+		if (kind == TWIN_PF) {
 			dev->hw_features |= NETIF_F_HW_TC;	/* off until set */
+			dev->features |= NETIF_F_RX_UDP_TUNNEL_PORT;
+			dev->udp_tunnel_nic_info = &twin_udp_tunnels;
+		}
 		dev->priv_flags |= IFF_UNICAST_FLT;
 		netif_set_tso_max_size(dev, GSO_MAX_SIZE);
 		netif_set_real_num_tx_queues(dev, nic->channels);

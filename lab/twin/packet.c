@@ -6,12 +6,17 @@
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/jhash.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <net/checksum.h>
 #include <net/dsfield.h>
+#include <net/geneve.h>
+#include <net/gso.h>
+#include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/vxlan.h>
 
 #include "packet.h"
 
@@ -200,14 +205,21 @@ static void parse_ipv6(const struct sk_buff *skb, struct twin_key *key, struct t
 	parse_l4(skb, key, h);
 }
 
-void twin_parse(const struct sk_buff *skb, struct twin_key *key, struct twin_headers *h)
+/* The frame that begins at byte AT of the skb. */
+static void parse_frame(const struct sk_buff *skb, int at, struct twin_key *key,
+			struct twin_headers *h)
 {
-	const struct ethhdr *eth = (const struct ethhdr *)skb->data;
-	int at = ETH_HLEN;
+	const struct ethhdr *eth;
+	struct ethhdr eth_buf;
 	unsigned int i;
 
 	memset(key, 0, sizeof(*key));
 	memset(h, 0, sizeof(*h));
+	h->l2 = at;
+	eth = skb_header_pointer(skb, at, ETH_HLEN, &eth_buf);
+	if (!eth)
+		return;
+	at += ETH_HLEN;
 	ether_addr_copy(key->dst, eth->h_dest);
 	ether_addr_copy(key->src, eth->h_source);
 	key->proto = eth->h_proto;
@@ -229,6 +241,221 @@ void twin_parse(const struct sk_buff *skb, struct twin_key *key, struct twin_hea
 	else if (key->proto == htons(ETH_P_IPV6))
 		parse_ipv6(skb, key, h);
 	h->l4_proto = key->ip_proto;
+}
+
+void twin_parse(const struct sk_buff *skb, struct twin_key *key, struct twin_headers *h)
+{
+	parse_frame(skb, 0, key, h);
+}
+
+/* Tunnels */
+
+/*
+ * Geneve's options, of LEN bytes at AT: the flex parser looks for the one that a rule
+ * has named.
+ */
+static void parse_options(const struct twin_port *port, const struct sk_buff *skb, int at, int len,
+			  struct twin_key *key)
+{
+	u32 wanted = READ_ONCE(port->geneve_type);
+	const int end = at + len;
+
+	key->opt_words = len / 4;
+	while (at + (int)sizeof(struct geneve_opt) <= end) {
+		struct geneve_opt buf;
+		const struct geneve_opt *opt = skb_header_pointer(skb, at, sizeof(buf), &buf);
+		__be32 *data = &key->opt_data;
+
+		if (!opt)
+			return;
+		at += sizeof(buf);
+		if (wanted && wanted == (ntohs(opt->opt_class) << 8 | opt->type)) {
+			if (opt->length && skb_copy_bits(skb, at, data, sizeof(*data)))
+				return;
+			key->opt_found = 1;
+			return;
+		}
+		at += opt->length * 4;
+	}
+}
+
+/*
+ * Is this a frame of a tunnel that the parser knows, and what is in it? By the
+ * destination port: those that are registered for VXLAN, and Geneve's own. Fragments
+ * and Geneve's control packets are left to software (en/tc_tun.c, tc_tun_geneve.c).
+ */
+bool twin_parse_tunnel(const struct twin_port *port, const struct sk_buff *skb,
+		       const struct twin_key *outer, const struct twin_headers *h,
+		       struct twin_key *key, struct twin_headers *inner)
+{
+	union {
+		struct vxlanhdr vxlan;
+		struct genevehdr geneve;
+	} buf;
+	enum twin_tun tun = TWIN_TUN_NONE;
+	int at = h->l4 + sizeof(struct udphdr), options = 0;
+	__be32 id;
+
+	if (!h->l4 || outer->ip_proto != IPPROTO_UDP || outer->frag)
+		return false;
+	if (outer->dport == htons(GENEVE_UDP_PORT)) {
+		const struct genevehdr *geneve;
+
+		geneve = skb_header_pointer(skb, at, sizeof(buf.geneve), &buf);
+		if (!geneve || geneve->ver || geneve->oam ||
+		    geneve->proto_type != htons(ETH_P_TEB))
+			return false;
+		tun = TWIN_TUN_GENEVE;
+		id = htonl(geneve->vni[0] << 16 | geneve->vni[1] << 8 | geneve->vni[2]);
+		options = geneve->opt_len * 4;
+		at += sizeof(buf.geneve);
+	} else if (twin_vxlan_port(port, outer->dport)) {
+		const struct vxlanhdr *vxlan;
+
+		vxlan = skb_header_pointer(skb, at, sizeof(buf.vxlan), &buf);
+		if (!vxlan || !(vxlan->vx_flags & VXLAN_HF_VNI))
+			return false;
+		tun = TWIN_TUN_VXLAN;
+		id = htonl(ntohl(vxlan->vx_vni) >> 8);
+		at += sizeof(buf.vxlan);
+	} else {
+		return false;
+	}
+	parse_frame(skb, at + options, key, inner);
+	if (!inner->l3)
+		return false;
+	key->tun = tun;
+	key->enc_proto = outer->proto;
+	key->enc_saddr = outer->saddr;
+	key->enc_daddr = outer->daddr;
+	key->enc_sport = outer->sport;
+	key->enc_dport = outer->dport;
+	key->enc_tos = outer->tos;
+	key->enc_ttl = outer->ttl;
+	key->enc_id = id;
+	if (options)
+		parse_options(port, skb, at, options, key);
+	return true;
+}
+
+/*
+ * Cuts a packet of several segments into frames, chained by next, each with its
+ * checksums. NULL, and the skb is gone, if there is no memory or it cannot be cut.
+ */
+struct sk_buff *twin_segment(struct sk_buff *skb)
+{
+	struct sk_buff *segments;
+
+	if (!skb_is_gso(skb))
+		return skb;
+	segments = skb_gso_segment(skb, NETIF_F_SG);
+	if (IS_ERR_OR_NULL(segments)) {
+		kfree_skb(skb);
+		return NULL;
+	}
+	consume_skb(skb);
+	return segments;
+}
+
+/* The source port of the outer header says which flow is inside. */
+static __be16 entropy(const struct sk_buff *skb)
+{
+	struct twin_headers h;
+	struct twin_key key;
+	u32 hash;
+
+	twin_parse(skb, &key, &h);
+	hash = jhash(&key.saddr, 2 * sizeof(key.saddr), jhash(&key, 2 * ETH_ALEN, key.ip_proto));
+	hash = jhash_2words((__force u16)key.sport, (__force u16)key.dport, hash);
+	return htons(0xc000 | (hash & 0x3fff));
+}
+
+/* Puts an outer header before a frame that is no packet of several. NULL: the skb is gone. */
+struct sk_buff *twin_push_tunnel(struct sk_buff *skb, const struct twin_header *header)
+{
+	unsigned int l4 = header->l3 + (header->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__be16 sport = entropy(skb);
+	struct udphdr *udp;
+
+	if ((skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb)) ||
+	    skb_cow_head(skb, header->len)) {
+		kfree_skb(skb);
+		return NULL;
+	}
+	memcpy(skb_push(skb, header->len), header->data, header->len);
+	if (header->v6) {
+		struct ipv6hdr *ip = (struct ipv6hdr *)(skb->data + header->l3);
+
+		ip->payload_len = htons(skb->len - l4);
+	} else {
+		struct iphdr *ip = (struct iphdr *)(skb->data + header->l3);
+
+		ip->tot_len = htons(skb->len - header->l3);
+		ip_send_check(ip);
+	}
+	udp = (struct udphdr *)(skb->data + l4);
+	udp->source = sport;
+	udp->len = htons(skb->len - l4);
+	skb->ip_summed = CHECKSUM_NONE;
+	skb->encapsulation = 0;
+	skb_clear_hash(skb);
+	skb_set_network_header(skb, header->l3);
+	skb_set_transport_header(skb, l4);
+	return twin_frame(skb);
+}
+
+/* The inner frame's congestion mark follows the outer one's: RFC 6040. */
+static int fix_ecn(struct sk_buff *skb, u8 outer)
+{
+	u8 inner;
+
+	if (skb->protocol == htons(ETH_P_IP)) {
+		if (skb_ensure_writable(skb, ETH_HLEN + sizeof(struct iphdr)))
+			return -ENOMEM;
+		inner = ip_hdr(skb)->tos;
+	} else if (skb->protocol == htons(ETH_P_IPV6)) {
+		if (skb_ensure_writable(skb, ETH_HLEN + sizeof(struct ipv6hdr)))
+			return -ENOMEM;
+		inner = ipv6_get_dsfield(ipv6_hdr(skb));
+	} else {
+		return 0;
+	}
+	return INET_ECN_decapsulate(skb, outer, inner) > 1 ? -EINVAL : 0;
+}
+
+/* Takes off what is around the inner frame. The skb stays the caller's. */
+int twin_pop_tunnel(struct sk_buff *skb)
+{
+	/* only what a rule has matched comes here, so it is of port->vxlan_ports or Geneve */
+	struct twin_headers h;
+	struct twin_key outer;
+	int at;
+
+	twin_parse(skb, &outer, &h);
+	at = h.l4 + sizeof(struct udphdr);
+	if (outer.dport == htons(GENEVE_UDP_PORT)) {
+		struct genevehdr buf;
+		const struct genevehdr *geneve = skb_header_pointer(skb, at, sizeof(buf), &buf);
+
+		if (!geneve)
+			return -EINVAL;
+		at += sizeof(buf) + geneve->opt_len * 4;
+	} else {
+		at += sizeof(struct vxlanhdr);
+	}
+	if (!pskb_may_pull(skb, at + ETH_HLEN))
+		return -EINVAL;
+	/* a checksum of the outer packet says nothing of the inner one */
+	if (skb->ip_summed != CHECKSUM_PARTIAL || skb_checksum_start_offset(skb) < at)
+		skb->ip_summed = CHECKSUM_NONE;
+	skb_pull(skb, at);
+	skb->encapsulation = 0;
+	skb_clear_hash(skb);
+	skb_reset_mac_header(skb);
+	skb_reset_mac_len(skb);
+	skb_set_network_header(skb, ETH_HLEN);
+	skb->protocol = eth_hdr(skb)->h_proto;
+	return fix_ecn(skb, outer.tos);
 }
 
 /* Rewriting */

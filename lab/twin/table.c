@@ -29,6 +29,8 @@ int twin_flows_init(struct twin_port *port)
 
 	mutex_init(&port->flow_lock);
 	INIT_LIST_HEAD(&port->meters);
+	INIT_LIST_HEAD(&port->encaps);
+	INIT_LIST_HEAD(&port->tunnels);
 	err = rhashtable_init(&port->flows, &flow_params);
 	if (err)
 		return err;
@@ -47,7 +49,7 @@ void twin_flows_free(struct twin_port *port)
 	if (!port->flows_ready)
 		return;
 	twin_ct_free(port);
-	WARN_ON(port->num_flows || !list_empty(&port->meters));
+	WARN_ON(port->num_flows || !list_empty(&port->meters) || !list_empty(&port->encaps));
 	rhashtable_destroy(&port->matches);
 	rhashtable_destroy(&port->flows);
 	port->flows_ready = false;
@@ -61,8 +63,12 @@ void twin_key_mask(struct twin_key *to, const struct twin_key *key, const struct
 		((u64 *)to)[i] = ((const u64 *)key)[i] & ((const u64 *)mask)[i];
 }
 
-/* The first rule, by priority, of a vport's chain that matches. Under RCU. */
-struct twin_flow *twin_flow_lookup(struct twin_vport *vport, u32 chain, const struct twin_key *key)
+/*
+ * The first rule, by priority, of a vport's chain that matches. Rules of tunnel devices
+ * match INNER, NULL if the frame is of no tunnel, all others KEY. Under RCU.
+ */
+struct twin_flow *twin_flow_lookup(struct twin_vport *vport, u32 chain, const struct twin_key *key,
+				   const struct twin_key *inner)
 {
 	struct twin_match_key match;
 	struct twin_group *group;
@@ -73,8 +79,10 @@ struct twin_flow *twin_flow_lookup(struct twin_vport *vport, u32 chain, const st
 			continue;
 		if (group->chain > chain)
 			break;
+		if (group->mask.tun && !inner)
+			continue;
 		match.group = (unsigned long)group;
-		twin_key_mask(&match.key, key, &group->mask);
+		twin_key_mask(&match.key, group->mask.tun ? inner : key, &group->mask);
 		flow = rhashtable_lookup(&vport->port->matches, &match, match_params);
 		if (flow && twin_lag_finds(vport, flow->pairing))
 			return flow;
@@ -168,6 +176,8 @@ void twin_acts_put(const struct twin_act *acts, unsigned int num)
 	for (i = 0; i < num; i++) {
 		if (acts[i].kind == TWIN_ACT_METER)
 			put_meter(acts[i].meter.meter);
+		else if (acts[i].kind == TWIN_ACT_ENCAP)
+			twin_encap_put(acts[i].encap);
 		else if (acts[i].kind == TWIN_ACT_CT)
 			twin_ct_put(acts[i].ct.zone);
 	}
@@ -229,6 +239,8 @@ void twin_flow_del(struct twin_flow *flow)
 
 	rhashtable_remove_fast(&port->matches, &flow->match_node, match_params);
 	rhashtable_remove_fast(&port->flows, &flow->node, flow_params);
+	if (flow->group->mask.opt_found)
+		twin_geneve_opt_put(port);
 	put_group(flow->group);
 	twin_acts_put(flow->acts, flow->num_acts);
 	WRITE_ONCE(port->num_flows, port->num_flows - 1);
@@ -273,6 +285,12 @@ static void show_act(struct seq_file *m, const struct twin_act *act)
 	case TWIN_ACT_METER:
 		seq_printf(m, " meter:%u", act->meter.meter->index);
 		break;
+	case TWIN_ACT_ENCAP:
+		twin_encap_show(m, act->encap);
+		break;
+	case TWIN_ACT_DECAP:
+		seq_puts(m, " decap");
+		break;
 	case TWIN_ACT_CT:
 		seq_printf(m, " ct:%u%s", act->ct.num, act->ct.nat ? "/nat" : "");
 		break;
@@ -291,6 +309,8 @@ static void show_flow(struct seq_file *m, const struct twin_flow *flow)
 	twin_vport_name(flow->vport, name, sizeof(name));
 	seq_printf(m, "in:%s", name);
 	seq_printf(m, " chain:%u prio:%u", flow->group->chain, flow->group->prio);
+	if (mask->tun)
+		twin_tunnel_show(m, key, mask);
 	if (!is_zero_ether_addr(mask->dst))
 		seq_printf(m, " dst:%pM/%pM", key->dst, mask->dst);
 	if (!is_zero_ether_addr(mask->src))

@@ -22,7 +22,8 @@
  *   port->mode_lock   mode changes and those who offload rules only try it: the
  *                     E-Switch is busy or it is not (mlx5 eswitch.c,
  *                     mlx5_esw_try_lock, mlx5_esw_hold)
- *   port->flow_lock   the flow tables; innermost but for spinlocks and the
+ *   port->flow_lock   the flow tables and the outer headers of tunnels; innermost
+ *                     but for spinlocks, what a route lookup takes, and the
  *                     flow_block_lock of a conntrack zone's flow table
  *
  * The packet path takes no lock: it reads vport->dev, vport->rep, vport->groups
@@ -63,6 +64,10 @@
 #define TWIN_MAX_OUTPUTS 32	/* mlx5 MLX5_MAX_FLOW_FWD_VPORTS (fs.h), both of 6.12 and 7.2 */
 #define TWIN_MAX_HOPS	16	/* tables one packet may visit */
 #define TWIN_MAX_DEPTH	4	/* times one packet may cross a cable */
+
+/* Capabilities of the device; the figures are not from a card. */
+#define TWIN_MAX_ENCAP	128	/* bytes of an outer header, max_encap_header_size */
+#define TWIN_VXLAN_PORTS 4	/* UDP ports of VXLAN besides 4789, max_vxlan_udp_ports */
 
 #define TWIN_VPORT_UPLINK 0xffff	/* mlx5 MLX5_VPORT_UPLINK */
 #define TWIN_VPORT_SF	0x8000	/* the first SF: a capability of the device, sf_base_id */
@@ -206,6 +211,13 @@ struct twin_fault {
 	char text[NETLINK_MAX_FMTMSG_LEN - sizeof(TWIN_DRIVER ": ")];	/* extack's */
 };
 
+/* lib/geneve.c: the one option of Geneve that rules can match on */
+struct twin_geneve_opt {
+	__be16 class;
+	u8 type;
+	unsigned int refs;
+};
+
 struct twin_port {
 	struct twin_card *card;
 	unsigned int num;		/* PCI function number: 0 or 1 */
@@ -232,7 +244,13 @@ struct twin_port {
 	struct rhashtable flows;	/* by vport and tc cookie */
 	struct rhashtable matches;	/* by group and masked key */
 	struct list_head meters;
+	struct list_head encaps;
 	struct twin_ct ct;
+	struct twin_geneve_opt geneve_opt;	/* under flow_lock */
+	u32 geneve_type;		/* of geneve_opt, for the packet path: class << 8 | type */
+	struct list_head tunnels;	/* tunnel devices that offer rules: tunnel.c */
+	bool takes_tunnels;		/* registered for them; under the PF's devlink lock */
+	__be16 vxlan_ports[TWIN_VXLAN_PORTS];	/* 0: free */
 	unsigned int num_flows, capacity;
 	bool flows_ready;
 
@@ -517,13 +535,27 @@ struct twin_key {
 	__be16 tcp_flags;
 	u16 pad2;
 	struct in6_addr saddr, daddr;
+	/* what a tunnel's frame has around it; the above is the inner frame's then */
+	u8 tun;			/* enum twin_tun */
+	u8 enc_tos, enc_ttl;
+	u8 opt_words;		/* length of Geneve's options in 32-bit words */
+	u8 opt_found;		/* there is the one that port->geneve_opt names */
+	u8 pad3;
+	__be16 enc_proto;
+	__be32 enc_id;
+	__be32 opt_data;
+	__be16 enc_sport, enc_dport;
+	u32 pad4;
+	struct in6_addr enc_saddr, enc_daddr;
 	/* what the packet's registers say of its connection */
 	u32 ct_mark;
 	u16 ct_zone;
 	u8 ct_state;		/* TCA_FLOWER_KEY_CT_FLAGS_* */
-	u8 pad3;
+	u8 pad5;
 	u32 ct_labels[4];
 } __aligned(8);
+
+enum twin_tun { TWIN_TUN_NONE, TWIN_TUN_VXLAN, TWIN_TUN_GENEVE };
 
 #define TWIN_KEY_WORDS (sizeof(struct twin_key) / sizeof(u64))
 
@@ -538,6 +570,8 @@ enum twin_act_kind {
 	TWIN_ACT_SET,
 	TWIN_ACT_ADD,
 	TWIN_ACT_METER,
+	TWIN_ACT_ENCAP,		/* to the uplink in an outer header, as TWIN_ACT_OUTPUT */
+	TWIN_ACT_DECAP,
 	TWIN_ACT_CT,
 	TWIN_ACT_CT_CLEAR,
 };
@@ -547,6 +581,7 @@ struct twin_act {
 	bool last;			/* of the packet's acts, so no copy is needed */
 	union {
 		struct twin_vport *vport;
+		struct twin_encap *encap;
 		u32 chain;
 		struct {
 			__be16 proto;
@@ -580,6 +615,30 @@ struct twin_meter {
 	u64 rate, burst;		/* bytes (or packets) per second, bytes (or packets) */
 	bool packets;
 	u64 tokens, last;		/* bytes (or packets), ns */
+};
+
+/* An outer header, whole but for lengths, source port and checksum. */
+struct twin_header {
+	struct rcu_head rcu;
+	struct twin_vport *out;		/* the uplink that it leaves by */
+	u8 l3;				/* where the IP header begins */
+	bool v6;
+	u8 len;
+	u8 data[TWIN_MAX_ENCAP];
+};
+
+/* What rules put packets into: encap.c. Shared by all rules of the port that say the same. */
+struct twin_encap {
+	struct list_head list;
+	struct rcu_head rcu;
+	unsigned int refs;		/* under port->flow_lock */
+	struct twin_vport *vport;	/* of the first such rule */
+	enum twin_tun tun;
+	int oif;			/* the tunnel device's own link, or 0 */
+	struct twin_header __rcu *header;	/* NULL: packets go to software */
+	const char *why;		/* and this is why */
+	bool used;			/* by the packet path, since the neighbour was told last */
+	struct ip_tunnel_info *info;	/* with its options */
 };
 
 struct twin_group {
@@ -620,8 +679,18 @@ int twin_flows_init(struct twin_port *port);
 void twin_flows_free(struct twin_port *port);
 int twin_setup_tc(struct net_device *dev, enum tc_setup_type type, void *data);
 struct twin_flow *twin_flow_lookup(struct twin_vport *vport, u32 chain,
-				   const struct twin_key *key);
+				   const struct twin_key *key, const struct twin_key *inner);
 int twin_flows_show(struct seq_file *m, struct twin_port *port);
+
+/* tunnel.c */
+extern const struct udp_tunnel_nic_info twin_udp_tunnels;
+bool twin_vxlan_port(const struct twin_port *port, __be16 udp);
+int twin_tunnels_start(struct twin_port *port);
+void twin_tunnels_stop(struct twin_port *port);
+
+/* encap.c */
+int twin_encaps_init(void);
+void twin_encaps_exit(void);
 
 /* faults.c */
 int twin_fault(struct twin_port *port, enum twin_op op, struct netlink_ext_ack *extack);

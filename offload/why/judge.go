@@ -288,6 +288,12 @@ func (f Facts) tcReasons(flow *Flow) []Reason {
 	port := f.Netdevs[f.Port.Netdev]
 	guesses := append(f.portOff(port), f.strangers(port, flow)...)
 	guesses = append(guesses, f.tunnelReasons(port, flow)...)
+	if flow.Rule != nil && slices.ContainsFunc(flow.Rule.Match, func(p tc.Param) bool { return p.Name == "enc_flags" }) {
+		guesses = append(guesses, Reason{
+			Class: Tunnel, What: "it matches the tunnel's flags (csum, df), for which mlx5 has no match", From: "tc; linux:mlx5/core/en/tc_tun.c",
+			Change: "Open vSwitch writes them where Linux has them, from 6.11 on: an earlier Open vSwitch or Linux, or a driver that takes them; what is sent into the tunnel is not concerned",
+		})
+	}
 	if flow.Offer == nil {
 		if guesses == nil {
 			return []Reason{{Class: Unknown, What: "the driver has not taken the rule, and was not asked why", Change: "sluice why asks it"}}

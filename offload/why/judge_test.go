@@ -47,6 +47,12 @@ func ovsFor(match, actions string) Flow {
 	return Flow{UFID: "1234abcd-0000", Match: match, Actions: actions, Layer: "ovs", Total: tc.Counter{Packets: 7}}
 }
 
+// matching is the flow with one match more in its rule.
+func matching(name string, f Flow) Flow {
+	f.Rule.Match = append(f.Rule.Match, tc.Param{Name: name})
+	return f
+}
+
 // inTC is a flow that is a rule of tc; what the driver answered, "" for in hardware.
 func inTC(actions, answer string) Flow {
 	f := ovs(actions)
@@ -113,6 +119,7 @@ func TestClasses(t *testing.T) {
 		{inTC("set(tunnel(tun_id=0x7,dst=10.0.0.1,ttl=64,flags(df|key))),genev_sys_6081", "mlx5_core: Not implemented offload action"), Software, Tunnel, "Not implemented"},
 		{inTC("set(tunnel(tun_id=0x7,dst=10.0.0.2,ttl=64,flags(df|key))),genev_sys_6081", "mlx5_core: Not implemented offload action"), Software, Tunnel, "no route"},
 		{inTC("set(tunnel(tun_id=0x7,dst=10.0.0.3,ttl=64,flags(df|key))),genev_sys_6081", "mlx5_core: Not implemented offload action"), Software, Tunnel, "10.0.0.254, the next hop"},
+		{matching("enc_flags", inTC("rep1", "mlx5_core: Failed to parse tunnel attributes")), Software, Tunnel, "the tunnel's flags"},
 		{inTC("set(tunnel(tun_id=0x7,dst=10.0.0.4,ttl=64,flags(df|key))),genev_sys_6081", "mlx5_core: Not implemented offload action"), Software, Tunnel, "leaves by lan"},
 	} {
 		got := Judge(node(c.flow)).Flows[0]

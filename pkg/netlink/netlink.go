@@ -6,6 +6,7 @@ package netlink
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -81,6 +82,60 @@ func (c *Conn) Do(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte, err
 	r.Data = data
 	out, err := r.Execute(c.protocol, 0)
 	return out, refusal(err)
+}
+
+// Told is Do for a request with nothing to give but its having been done (NLM_F_ACK),
+// and gives what the kernel or a driver has said of a request that was granted all the
+// same: a warning, "" as a rule. A refusal is an *Error.
+func (c *Conn) Told(kind, flags int, data ...nl.NetlinkRequestData) (warning string, err error) {
+	r := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
+	r.Data = data
+	s := c.sockets[c.protocol].Socket
+	s.Lock()
+	defer s.Unlock()
+	if err := s.Send(r); err != nil {
+		return "", err
+	}
+	for {
+		messages, from, err := s.Receive()
+		if err != nil {
+			return "", err
+		}
+		for _, m := range messages {
+			if from.Pid != nl.PidKernel || m.Header.Seq != r.Seq || m.Header.Type != unix.NLMSG_ERROR {
+				continue
+			}
+			errno, text := acknowledgement(m.Header.Flags, m.Data)
+			if errno != 0 {
+				return "", &Error{Errno: errno, Text: text}
+			}
+			return text, nil
+		}
+	}
+}
+
+// acknowledgement reads an NLMSG_ERROR: the negative errno, the request or its header
+// alone (NLM_F_CAPPED), and attributes if there are any (NLM_F_ACK_TLVS), of which
+// NLMSGERR_ATTR_MSG is 1 (include/uapi/linux/netlink.h).
+func acknowledgement(flags uint16, b []byte) (errno syscall.Errno, text string) {
+	const head = 4 + unix.NLMSG_HDRLEN
+	if len(b) < head {
+		return unix.EBADMSG, ""
+	}
+	errno = syscall.Errno(-int32(binary.NativeEndian.Uint32(b)))
+	at := head
+	if flags&unix.NLM_F_CAPPED == 0 {
+		at = 4 + (int(binary.NativeEndian.Uint32(b[4:]))+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)
+	}
+	if flags&unix.NLM_F_ACK_TLVS == 0 || at < head || at > len(b) {
+		return errno, ""
+	}
+	for number, value := range Attrs(b[at:]) {
+		if number == 1 {
+			text = String(value)
+		}
+	}
+	return errno, text
 }
 
 // Dump lists. The kernel marks a list during which something changed

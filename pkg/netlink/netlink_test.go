@@ -105,6 +105,50 @@ func TestRefusalText(t *testing.T) {
 	}
 }
 
+// The kernel's own answers: done without a word, refused.
+func TestTold(t *testing.T) {
+	c, err := Dial(unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	lo := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	lo.Index = 1
+	if said, err := c.Told(unix.RTM_GETLINK, 0, lo); err != nil || said != "" {
+		t.Errorf("done: %q, %v", said, err)
+	}
+	lo.Index = 1 << 30
+	var refused *Error
+	if said, err := c.Told(unix.RTM_GETLINK, 0, lo); !errors.As(err, &refused) || refused.Errno != unix.ENODEV || said != "" {
+		t.Errorf("no such link: %q, %v", said, err)
+	}
+}
+
+// What comes with an acknowledgement, as include/uapi/linux/netlink.h lays it out.
+func TestAcknowledgement(t *testing.T) {
+	text := Text(1, "a driver's word").Serialize()
+	header := []byte{20, 0, 0, 0, 44, 0, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0} // of a request of 20 bytes
+	granted, refused := []byte{0, 0, 0, 0}, []byte{0xa1, 0xff, 0xff, 0xff}
+	for _, c := range []struct {
+		name  string
+		flags uint16
+		parts [][]byte
+		errno syscall.Errno
+		text  string
+	}{
+		{"a warning", unix.NLM_F_CAPPED | unix.NLM_F_ACK_TLVS, [][]byte{granted, header, text}, 0, "a driver's word"},
+		{"not a word", unix.NLM_F_CAPPED, [][]byte{granted, header}, 0, ""},
+		{"a refusal, with the request", unix.NLM_F_ACK_TLVS, [][]byte{refused, header, {1, 2, 3, 4}, text}, unix.EOPNOTSUPP, "a driver's word"},
+		{"cut short", unix.NLM_F_ACK_TLVS, [][]byte{refused, header}, unix.EOPNOTSUPP, ""},
+		{"too short", 0, [][]byte{refused}, unix.EBADMSG, ""},
+	} {
+		errno, said := acknowledgement(c.flags, slices.Concat(c.parts...))
+		if errno != c.errno || said != c.text {
+			t.Errorf("%s: %v, %q, want %v, %q", c.name, errno, said, c.errno, c.text)
+		}
+	}
+}
+
 func TestDumpEndsWithContext(t *testing.T) {
 	c, err := Dial(unix.NETLINK_ROUTE)
 	if err != nil {

@@ -45,17 +45,22 @@ const (
 	actHWStats       = 8
 	policeTable      = 2 // TCA_POLICE_RATE
 	policePeakTable  = 3
-	skipSW           = 2 // TCA_CLS_FLAGS_SKIP_SW
+	skipSW           = 2  // TCA_CLS_FLAGS_SKIP_SW
+	verbose          = 16 // TCA_CLS_FLAGS_VERBOSE: a driver's words, although its refusal is none
 )
 
 // ErrNotFlower says that a rule cannot be offered: only flower's can.
 var ErrNotFlower = errors.New("only rules of flower can be offered")
 
 // Offer asks the drivers whether they take a flower rule, and if not, for their
-// words: a copy of the rule goes to the hardware alone (skip_sw), which is the only
-// way to have the refusal told (include/net/pkt_cls.h, tc_cls_common_offload_init),
-// and when one has taken it, it is removed in the next request. A rule that is gone is
-// fs.ErrNotExist.
+// words: a copy of the rule goes to the hardware alone (skip_sw), and when one has
+// taken it, it is removed in the next request. A rule that is gone is fs.ErrNotExist.
+//
+// A netdev that offloads nothing itself, as a tunnel's, whose rules the drivers of cards
+// take, is refused everything that is for hardware alone (net/sched/cls_api.c,
+// tcf_block_offload_cmd). Its copy goes to software, too, where no packet meets it
+// either, with the wish to be told of a refusal (verbose), is read for whether it is in
+// hardware, and is removed.
 //
 // It does not disturb traffic:
 //
@@ -85,23 +90,52 @@ func (c *Conn) Offer(ctx context.Context, r Rule) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("offer %s: %w", r, err)
 	}
-	head, kind, options, err := offer(msg)
+	v, err := c.try(r, msg, skipSW)
+	if err == nil && !v.Taken && v.Text == "" && v.Errno == unix.EOPNOTSUPP.Error() {
+		v, err = c.try(r, msg, verbose)
+	}
 	if err != nil {
 		return Verdict{}, fmt.Errorf("offer %s: %w", r, err)
 	}
+	return v, nil
+}
+
+// try offers a copy of the rule whose message is msg, with a flag of flower's.
+func (c *Conn) try(r Rule, msg []byte, flag uint32) (Verdict, error) {
+	head, kind, options, err := offer(msg, flag)
+	if err != nil {
+		return Verdict{}, err
+	}
 	chain := netlink.Attr(tcaChain, nl.Uint32Attr(r.Chain))
-	_, err = c.nl.Do(unix.RTM_NEWTFILTER, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, head, kind, chain, options)
+	said, err := c.nl.Told(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, head, kind, chain, options)
 	var refused *netlink.Error
 	switch {
 	case errors.As(err, &refused):
 		return Verdict{Errno: refused.Errno.Error(), Text: refused.Text, NoRoom: refused.Errno == unix.ENOSPC}, nil
 	case err != nil:
-		return Verdict{}, fmt.Errorf("offer %s: %w", r, err)
+		return Verdict{}, err
 	}
-	if _, err := c.nl.Do(unix.RTM_DELTFILTER, unix.NLM_F_ACK, head, kind, chain); err != nil && !errors.Is(err, unix.ENOENT) {
-		return Verdict{}, fmt.Errorf("take back what was offered of %s: %w", r, err)
+	v := Verdict{Taken: true}
+	if flag == verbose {
+		r.Handle = binary.NativeEndian.Uint32(head[8:])
+		if v.Taken, err = c.inHW(r); !v.Taken {
+			v.Errno, v.Text = unix.EOPNOTSUPP.Error(), said
+		}
 	}
-	return Verdict{Taken: true}, nil
+	if _, gone := c.nl.Do(unix.RTM_DELTFILTER, unix.NLM_F_ACK, head, kind, chain); gone != nil && !errors.Is(gone, unix.ENOENT) {
+		err = errors.Join(err, fmt.Errorf("take back what was offered: %w", gone))
+	}
+	return v, err
+}
+
+// inHW says whether a card has the rule.
+func (c *Conn) inHW(r Rule) (bool, error) {
+	msg, err := c.raw(r)
+	if err != nil {
+		return false, err
+	}
+	r, _, err = Parse(msg)
+	return r.InHW, err
 }
 
 // raw reads one rule's message. Protocol 0 is any (cls_api.c, tcf_chain_tp_find).
@@ -125,8 +159,8 @@ func (c *Conn) raw(r Rule) ([]byte, error) {
 }
 
 // offer makes of a rule's message what is offered in its stead: struct tcmsg with a
-// handle of its own, kind, and options.
-func offer(msg []byte) (head netlink.Bytes, kind, options *nl.RtAttr, err error) {
+// handle of its own, kind, and options with flag, skipSW or verbose.
+func offer(msg []byte, flag uint32) (head netlink.Bytes, kind, options *nl.RtAttr, err error) {
 	var rnd [10]byte
 	if _, err := rand.Read(rnd[:]); err != nil {
 		return nil, nil, nil, err
@@ -156,7 +190,7 @@ func offer(msg []byte) (head netlink.Bytes, kind, options *nl.RtAttr, err error)
 	options = nl.NewRtAttr(tcaOptions|unix.NLA_F_NESTED, nil)
 	options.AddRtAttr(flowerEthSrc, source)
 	options.AddRtAttr(flowerEthSrcMask, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-	options.AddRtAttr(flowerFlags, nl.Uint32Attr(skipSW))
+	options.AddRtAttr(flowerFlags, nl.Uint32Attr(flag))
 	if acts != nil {
 		options.AddRtAttr(flowerAct|unix.NLA_F_NESTED, offerActions(acts))
 	}

@@ -30,7 +30,7 @@ func TestOfferIsTheRule(t *testing.T) {
 			continue
 		}
 		n++
-		head, kind, options, err := offer(msg)
+		head, kind, options, err := offer(msg, skipSW)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func FuzzOffer(f *testing.F) {
 		if len(msg) < tcmsgSize {
 			return
 		}
-		if _, _, options, err := offer(msg); err != nil || len(options.Serialize()) > 64*len(msg)+8192 {
+		if _, _, options, err := offer(msg, skipSW); err != nil || len(options.Serialize()) > 64*len(msg)+8192 {
 			t.Errorf("%d bytes become %d, %v", len(msg), len(options.Serialize()), err)
 		}
 	})

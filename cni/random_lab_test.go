@@ -99,7 +99,7 @@ type left struct {
 	Node       snapshot
 	Settings   []nic.Settings // of VFs, by address in the order of the PFs
 	Bridge     []string       // ports of the bridge
-	Interfaces string         // rows of Open vSwitch
+	Interfaces []string       // rows of Open vSwitch
 	Records    []string
 	Namespaces []string
 }
@@ -117,7 +117,8 @@ func (r *labRandom) audit() left {
 		}
 	}
 	out.Bridge = strings.Fields(r.run("ovs-vsctl", "list-ports", "br-int"))
-	out.Interfaces = r.run("ovs-vsctl", "--columns=name", "--bare", "list", "Interface")
+	out.Interfaces = strings.Fields(r.run("ovs-vsctl", "--columns=name", "--bare", "list", "Interface"))
+	slices.Sort(out.Interfaces) // after a start of ovsdb-server the order is another
 	records, err := filepath.Glob(filepath.Join(r.dir, "attachments", "*.json*"))
 	if err != nil {
 		r.t.Fatal(err)

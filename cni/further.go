@@ -133,7 +133,7 @@ func (c *Config) another(e entry, args *skel.CmdArgs) (another, error) {
 	}
 	for _, name := range []string{
 		"podNetworks", "capabilities", "runtimeConfig", "args", "deviceID", "pciBusID", "mac", "guid", "ifaceID",
-		"vlan", "vlanQoS", "vlanProto", "ipam", "dns",
+		"vlan", "trunk", "vlanQoS", "vlanProto", "ipam", "dns",
 	} {
 		delete(members, name)
 	}

@@ -36,6 +36,8 @@ type netconf struct {
 	Type         string          `json:"type"`
 	Bridge       string          `json:"bridge"`
 	VLAN         int             `json:"vlan,omitempty"`
+	MinRate      int             `json:"min_tx_rate,omitempty"` // Mbit/s, as theirs
+	MaxRate      int             `json:"max_tx_rate,omitempty"`
 	MTU          int             `json:"mtu,omitempty"`
 	Capabilities map[string]bool `json:"capabilities"`
 	IPAM         any             `json:"ipam,omitempty"`
@@ -183,14 +185,21 @@ func (s *set) sriovNetwork(doc, spec *object) {
 	spec.legacyOnly("spoofChk", "the NIC checks no source address in switchdev mode", "vfGroups[].spoofCheck")
 	spec.legacyOnly("trust", "there is no such thing in switchdev mode", "vfGroups[].trust")
 	linkState(spec)
-	for _, rate := range []struct{ theirs, ours string }{{"minTxRate", "minRate"}, {"maxTxRate", "maxRate"}} {
-		switch v := spec.number(rate.theirs, 0, 1<<31-1); {
+	const most = 1_000_000 // Mbit/s: what sluice-cni takes
+	for _, rate := range []struct {
+		theirs string
+		ours   *int
+	}{{"minTxRate", &n.conf.MinRate}, {"maxTxRate", &n.conf.MaxRate}} {
+		switch v := spec.number(rate.theirs, 0, most); {
 		case v == nil:
 		case *v == 0:
 			spec.note(Left, rate.theirs, "no bound is what there is without it")
 		default:
-			spec.refuse(rate.theirs, "it is not carried over: nearest is vfGroups[].%s: %dMbit of the policy, for all VFs of the resource", rate.ours, *v)
+			*rate.ours = *v
 		}
+	}
+	if n.conf.MaxRate != 0 && n.conf.MinRate > n.conf.MaxRate {
+		spec.refuse("minTxRate", "it is more than maxTxRate, %d: sluice-cni takes no such pair", n.conf.MaxRate)
 	}
 	if spec.word("logLevel", "panic", "error", "warning", "info", "debug") != "" {
 		spec.note(Left, "logLevel", "sluice-cni says what is wrong in its answer to the runtime")

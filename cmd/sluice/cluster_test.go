@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -425,8 +424,6 @@ func TestStoryOfAPolicy(t *testing.T) {
 	if n := k.nodeNow("n1"); !n.Spec.Unschedulable || n.Annotations[v1alpha1.AnnotationCordoned] == "" {
 		t.Error("the node takes pods while it is drained")
 	}
-	k.do(k.Patch(ctx, k.nodeNow("n1"), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"unschedulable": false}}`))))
-	k.awaitNode("n1", "closed again, which somebody has opened in the middle", func(n *corev1.Node) bool { return n.Spec.Unschedulable })
 
 	// Both are started anew in the middle of that.
 	agent.halt()

@@ -40,7 +40,7 @@ func networkCommand(o *options) *cobra.Command {
 		c := &cobra.Command{Use: use, Short: short, Long: long, Args: fileByFlag, RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := ovsdb.Connect(cmd.Context(), n.northbound)
 			if err != nil {
-				return fmt.Errorf("OVN's northbound: %w: want --northbound to name one that is there", err)
+				return err
 			}
 			defer client.Close()
 			return run(cmd.Context(), client, cmd.OutOrStdout())

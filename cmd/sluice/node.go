@@ -71,7 +71,7 @@ func (o *options) open() (*node, error) {
 func openSim(spec, dir string) (*node, error) {
 	made, err := sim.Parse(spec)
 	if err != nil {
-		return nil, status{exitUsage, fmt.Errorf("--sim: %w\n%s", err, sim.Usage)}
+		return nil, fmt.Errorf("--sim: %w\n%s", err, sim.Usage)
 	}
 	if err := made.Keep(filepath.Join(dir, "machine.json"), crashed); err != nil {
 		return nil, fmt.Errorf("%w; remove it to start from --sim anew", err)

@@ -153,7 +153,7 @@ func (f *theFleet) caughtUp(name string, o *v1alpha1.NodeNIC) *v1alpha1.NodeNIC 
 const found = "/found"
 
 func nodeOf(n *corev1.Node, o *v1alpha1.NodeNIC) fleet.Node {
-	out := fleet.Node{Name: n.Name, Labels: n.Labels, NIC: o, Cordoned: strings.TrimSuffix(n.Annotations[v1alpha1.AnnotationCordoned], found), Open: !n.Spec.Unschedulable}
+	out := fleet.Node{Name: n.Name, Labels: n.Labels, NIC: o, Cordoned: strings.TrimSuffix(n.Annotations[v1alpha1.AnnotationCordoned], found)}
 	for _, c := range n.Status.Conditions {
 		if c.Type != corev1.NodeReady {
 			continue

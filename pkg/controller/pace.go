@@ -152,7 +152,7 @@ func (f *theFleet) move(ctx context.Context, n *fleet.Node, object *corev1.Node,
 	case fleet.LetGo:
 		err = f.letGo(ctx, n)
 	case fleet.Cordon:
-		err = f.cordon(ctx, n, object, m.Why)
+		err = f.cordon(ctx, n, object)
 	case fleet.Evict:
 		blocked, err = f.evict(ctx, n, m.Pods)
 	case fleet.Drained:
@@ -219,48 +219,27 @@ func (f *theFleet) letGo(ctx context.Context, n *fleet.Node) error {
 }
 
 // cordon keeps pods from coming, and notes whether that was so before.
-func (f *theFleet) cordon(ctx context.Context, n *fleet.Node, object *corev1.Node, why string) error {
-	if err := f.merge(ctx, object, cordonPatch(object, n.NIC.Generation)); err != nil {
-		return err
-	}
-	f.events.Eventf(n.NIC, object, corev1.EventTypeNormal, "Cordoned", "Cordon", "no pod comes to the node while generation %d drains it: %s", n.NIC.Generation, why)
-	return nil
-}
-
-// cordonPatch is of the Node as it was read, and of no other: who has cordoned it first is
-// told by what was read.
-func cordonPatch(object *corev1.Node, generation int64) map[string]any {
+func (f *theFleet) cordon(ctx context.Context, n *fleet.Node, object *corev1.Node) error {
 	before, ours := object.Annotations[v1alpha1.AnnotationCordoned]
-	value := decimal(generation)
-	// Somebody who has made it schedulable meanwhile wants it so afterwards.
-	if object.Spec.Unschedulable && (!ours || strings.HasSuffix(before, found)) {
+	value := decimal(n.NIC.Generation)
+	if ours && strings.HasSuffix(before, found) || !ours && object.Spec.Unschedulable {
 		value += found
 	}
-	return map[string]any{"metadata": asRead(object, annotation(v1alpha1.AnnotationCordoned, value)), "spec": map[string]any{"unschedulable": true}}
+	f.events.Eventf(n.NIC, object, corev1.EventTypeNormal, "Cordoned", "Cordon", "no pod comes to the node while generation %d drains it", n.NIC.Generation)
+	return f.merge(ctx, object, map[string]any{
+		"metadata": annotation(v1alpha1.AnnotationCordoned, value), "spec": map[string]any{"unschedulable": true},
+	})
 }
 
 func (f *theFleet) uncordon(ctx context.Context, n *fleet.Node, object *corev1.Node) error {
-	if err := f.merge(ctx, object, uncordonPatch(object)); err != nil {
-		return err
+	patch := map[string]any{"metadata": annotation(v1alpha1.AnnotationCordoned, "")}
+	if !strings.HasSuffix(object.Annotations[v1alpha1.AnnotationCordoned], found) {
+		patch["spec"] = map[string]any{"unschedulable": nil}
 	}
 	if n.NIC != nil {
 		f.events.Eventf(n.NIC, object, corev1.EventTypeNormal, "Uncordoned", "Uncordon", "pods may come again")
 	}
-	return nil
-}
-
-func uncordonPatch(object *corev1.Node) map[string]any {
-	patch := map[string]any{"metadata": asRead(object, annotation(v1alpha1.AnnotationCordoned, ""))}
-	if !strings.HasSuffix(object.Annotations[v1alpha1.AnnotationCordoned], found) {
-		patch["spec"] = map[string]any{"unschedulable": nil}
-	}
-	return patch
-}
-
-// asRead has the API server refuse the patch (409) if the object is another by now.
-func asRead(object *corev1.Node, metadata map[string]any) map[string]any {
-	metadata["resourceVersion"] = object.ResourceVersion
-	return metadata
+	return f.merge(ctx, object, patch)
 }
 
 // sayAway takes the word of an agent back whose node nobody has heard of: that it was

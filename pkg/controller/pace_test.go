@@ -6,52 +6,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-
-	"sluice.dev/sluice/pkg/api/v1alpha1"
 )
-
-// A cordon goes by the Node as it was read, which the API server is told; it notes that
-// the node was unschedulable before, until somebody makes it schedulable: then that is how
-// it is to be afterwards.
-func TestCordonsAreOfTheNodeAsRead(t *testing.T) {
-	patch := func(value any, unschedulable ...any) map[string]any {
-		out := map[string]any{"metadata": map[string]any{"resourceVersion": "7", "annotations": map[string]any{v1alpha1.AnnotationCordoned: value}}}
-		for _, v := range unschedulable {
-			out["spec"] = map[string]any{"unschedulable": v}
-		}
-		return out
-	}
-	for name, c := range map[string]struct {
-		annotated        string
-		unschedulable    bool
-		cordon, uncordon map[string]any
-	}{
-		"open":                          {"", false, patch("2", true), patch(nil, nil)},
-		"cordoned by somebody":          {"", true, patch("2/found", true), patch(nil, nil)},
-		"cordoned for another":          {"1", true, patch("2", true), patch(nil, nil)},
-		"cordoned by somebody before":   {"1/found", true, patch("2/found", true), patch(nil)},
-		"opened by somebody since":      {"2", false, patch("2", true), patch(nil, nil)},
-		"closed and opened by somebody": {"2/found", false, patch("2", true), patch(nil)},
-	} {
-		n := &corev1.Node{}
-		n.Name, n.ResourceVersion, n.Spec.Unschedulable = "n", "7", c.unschedulable
-		if c.annotated != "" {
-			n.Annotations = map[string]string{v1alpha1.AnnotationCordoned: c.annotated}
-		}
-		if d := cmp.Diff(c.cordon, cordonPatch(n, 2)); d != "" {
-			t.Errorf("%s, cordon (-want +got):\n%s", name, d)
-		}
-		if d := cmp.Diff(c.uncordon, uncordonPatch(n)); d != "" {
-			t.Errorf("%s, uncordon (-want +got):\n%s", name, d)
-		}
-		if open := nodeOf(n, nil).Open; open == c.unschedulable {
-			t.Errorf("%s: open %v", name, open)
-		}
-	}
-}
 
 // A node that fails puts nobody's next look off, and without one there is the backoff of
 // errors.

@@ -57,8 +57,6 @@ func (n Node) drain() Move {
 		return Move{}
 	case n.Cordoned != n.generation():
 		return Move{Act: Cordon, Why: fmt.Sprintf("pods leave that hold what generation %s changes", n.generation())}
-	case n.Open:
-		return Move{Act: Cordon, Why: fmt.Sprintf("somebody has made the node schedulable while generation %s drains it", n.generation())}
 	case len(leavers) > 0:
 		return Move{Act: Evict, Pods: leavers, Why: "waits for " + strings.Join(leavers, ", ") + " to go"}
 	case n.strangers() != "":

@@ -17,13 +17,11 @@ type Node struct {
 
 	// Ready is what kubelet's node says of itself, Away why it is not, and Lost that
 	// nobody has heard of it for some time. Cordoned is the generation for which the
-	// controller has made it unschedulable, "" if it has not; Open that it is schedulable
-	// now, whoever made it so.
+	// controller has made it unschedulable, "" if it has not.
 	Ready    bool
 	Away     string
 	Lost     bool
 	Cordoned string
-	Open     bool
 
 	// NIC is its NodeNIC; nil: there is none yet.
 	NIC *v1alpha1.NodeNIC

@@ -172,13 +172,6 @@ func TestNext(t *testing.T) {
 			asking("n").with(drain).with(cordoned), "",
 			Move{Act: Evict, Pods: []string{"x/a", "x/b"}, Why: "waits for x/a, x/b to go"},
 		},
-		"uncordoned by somebody in the middle": {
-			asking("n").with(drain).with(cordoned).with(func(n *Node) { n.Open = true }), "",
-			Move{Act: Cordon, Why: "somebody has made the node schedulable while generation 2 drains it"},
-		},
-		"uncordoned by somebody when its pods have gone": {
-			asking("n").with(drain).with(cordoned).with(func(n *Node) { n.Open = true; n.NIC.Annotations[v1alpha1.AnnotationDrained] = "2" }), "", Move{},
-		},
 		"gone, and the agent has not seen it": {
 			asking("n").with(drain).with(cordoned).with(func(n *Node) { n.Pods = nil }), "",
 			Move{Act: Drained, Why: "the pods that held what the plan takes have gone"},

@@ -20,8 +20,7 @@ const (
 	writeEvery   = time.Second
 	previewEvery = time.Second
 	longest      = time.Minute
-	echo         = 10 * time.Second // for a write to come back by the watch
-	lookAgain    = 5 * time.Second  // after a look that failed
+	lookAgain    = 5 * time.Second // after a look that failed
 )
 
 // Server is the node's NodeNIC at the API server.
@@ -45,17 +44,12 @@ type Agent struct {
 	wake    chan struct{}
 	object  *v1alpha1.NodeNIC // as last heard; nil not yet, or there is none
 	book    book
-	stale   bool                    // the node may be another than at the last look
-	written *v1alpha1.NodeNICStatus // what the watch has yet to tell of
-	wrote   time.Time               // when
-	futile  *attempt                // the last write, until the watch tells of it
-	due     time.Time               // no write before
-	failed  int                     // writes in a row
-	looked  time.Time               // last preview
+	stale   bool // the node may be another than at the last look
+	written *v1alpha1.NodeNICStatus
+	due     time.Time // no write before
+	failed  int       // writes in a row
+	looked  time.Time // last preview
 }
-
-// attempt is a write of a status over another.
-type attempt struct{ over, what v1alpha1.NodeNICStatus }
 
 // New returns an agent that has heard nothing yet.
 func New(server Server, engine Engine, version string, log *slog.Logger) *Agent {
@@ -108,8 +102,8 @@ func (a *Agent) nudge() {
 func (a *Agent) hear(o *v1alpha1.NodeNIC) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.object == nil || o == nil || a.object.UID != o.UID || asked(o) || a.written != nil && same(own(o.Status), *a.written) {
-		a.written, a.futile = nil, nil // from here on it is the object's that counts: somebody may write over it
+	if a.object == nil || o == nil || a.object.UID != o.UID || asked(o) {
+		a.written = nil
 	}
 	a.object = o
 	a.nudge()
@@ -270,20 +264,15 @@ func (a *Agent) publish(ctx context.Context) time.Duration {
 		a.mu.Unlock()
 		return 0
 	}
-	before, waits := own(object.Status), time.Duration(0)
+	before := own(object.Status)
 	if a.written != nil {
-		if waits = time.Until(a.wrote.Add(echo)); waits > 0 {
-			before = *a.written
-		} else {
-			a.written, waits = nil, 0 // somebody has written over it before it was told
-		}
+		before = *a.written
 	}
 	now := a.book.status(object, before, idOf(a.engine.Current()))
 	now.Version = a.version
-	vain := a.futile != nil && same(before, a.futile.over) && alike(now, a.futile.what)
 	a.mu.Unlock()
-	if same(now, before) || vain { // somebody else owns what is another
-		return waits
+	if same(now, before) {
+		return 0
 	}
 	if soon := time.Until(a.due); soon > 0 {
 		return soon
@@ -303,11 +292,7 @@ func (a *Agent) publish(ctx context.Context) time.Duration {
 	a.failed = 0
 	a.due = time.Now().Add(writeEvery)
 	if a.object != nil && a.object.UID == object.UID {
-		told := asTold(now)
-		a.written, a.wrote, a.futile = &told, time.Now(), &attempt{before, told}
-		if same(own(a.object.Status), told) { // the watch was faster
-			a.written, a.futile = nil, nil
-		}
+		a.written = &now
 	}
 	a.nudge() // what waited for the plan to be public may go on
 	return 0

@@ -1,7 +1,6 @@
 package nodeapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -250,27 +249,6 @@ func own(s v1alpha1.NodeNICStatus) v1alpha1.NodeNICStatus {
 		}
 	}
 	return out
-}
-
-// asTold is a status as the API server tells it: times in seconds, for one.
-func asTold(s v1alpha1.NodeNICStatus) v1alpha1.NodeNICStatus {
-	raw, err := json.Marshal(s)
-	var out v1alpha1.NodeNICStatus
-	if err != nil || json.Unmarshal(raw, &out) != nil {
-		return s
-	}
-	return out
-}
-
-// alike is same but for when conditions have changed.
-func alike(a, b v1alpha1.NodeNICStatus) bool {
-	a, b = *a.DeepCopy(), *b.DeepCopy()
-	for _, s := range []v1alpha1.NodeNICStatus{a, b} {
-		for i := range s.Conditions {
-			s.Conditions[i].LastTransitionTime = metav1.Time{}
-		}
-	}
-	return same(a, b)
 }
 
 func same(a, b v1alpha1.NodeNICStatus) bool { return equality.Semantic.DeepEqual(a, b) }

@@ -124,11 +124,7 @@ func unavailable(endpoint string, cause error) error {
 }
 
 func (e *unavailableError) Error() string {
-	text := fmt.Sprintf("no ovsdb-server at %s: %v", e.endpoint, e.cause)
-	if strings.HasPrefix(e.endpoint, "unix:") && !strings.Contains(e.endpoint, "/ovn/") { // others are OVN's, as a rule
-		text += ": is Open vSwitch running?"
-	}
-	return text
+	return fmt.Sprintf("no ovsdb-server at %s: %v: is Open vSwitch running?", e.endpoint, e.cause)
 }
 
 func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
